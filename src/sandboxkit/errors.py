@@ -1,0 +1,363 @@
+"""
+Every exception this library raises.
+
+Two kinds of failure are never mixed: our machinery failed (an exception of this
+tree), or the command failed (an `ExecResult`). Each class also is the nearest
+builtin, so callers may catch either.
+
+    SandboxError(Exception)
+    ├── ShutDownError(RuntimeError)           the library was told to stop
+    ├── MissingExtraError(ImportError)        an optional dependency is not installed
+    ├── CommandError(ValueError)              the command cannot be read or run at all
+    ├── SpecError(ValueError)                 a spec is wrong; lists every problem
+    ├── PolicyError(ValueError)               a rule or rule file is wrong; lists every problem
+    │   └── RuleNotFoundError(LookupError)    no rule has that id
+    ├── CommandDeniedError(PermissionError)   the policy said deny
+    │   └── ApprovalError                     the policy said ask and nobody approved
+    ├── IsolationError(RuntimeError)          isolation was to be switched off, and may not be
+    ├── BackendError(RuntimeError)
+    │   ├── BackendUnavailableError           this machine cannot run this backend
+    │   ├── NoBackendError                    no backend is available at all
+    │   ├── EnforcementError                  backends exist, none keeps the spec
+    │   └── PluginError                       a third-party backend is broken
+    ├── LaunchError(OSError)                  a command could not be started
+    │   ├── SetupError                        the sandbox itself failed to come up
+    │   ├── ProgramNotFoundError(FileNotFoundError)
+    │   ├── ProgramNotExecutableError(PermissionError)
+    │   └── BrokerError(ConnectionError)      the process that starts commands is gone
+    ├── FileAccessError(OSError)              a file operation inside a box failed
+    ├── AuditError(OSError)                   the audit record could not be written
+    └── ResultError                           raised by `ExecResult.check()` only
+        ├── CommandFailedError(RuntimeError)
+        └── CommandTimeoutError(TimeoutError)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sandboxkit.model import ExecResult, PolicyEvaluation
+
+__all__ = [
+    "ApprovalError",
+    "AuditError",
+    "BackendError",
+    "BackendUnavailableError",
+    "BrokerError",
+    "CommandDeniedError",
+    "CommandError",
+    "CommandFailedError",
+    "CommandTimeoutError",
+    "EnforcementError",
+    "FileAccessError",
+    "IsolationError",
+    "LaunchError",
+    "MissingExtraError",
+    "NoBackendError",
+    "PluginError",
+    "PolicyError",
+    "ProgramNotExecutableError",
+    "ProgramNotFoundError",
+    "ResultError",
+    "RuleNotFoundError",
+    "SandboxError",
+    "SetupError",
+    "ShutDownError",
+    "SpecError",
+]
+
+
+class SandboxError(Exception):
+    """
+    The root of everything sandboxkit raises.
+    """
+
+
+class ShutDownError(SandboxError, RuntimeError):
+    """
+    A run was asked for, or was going on, when `sandboxkit.shutdown()` ended it.
+    """
+
+
+class MissingExtraError(SandboxError, ImportError):
+    """
+    A feature needs an optional dependency that is not installed.
+
+    Attributes:
+        extra: The name of the extra of this package.
+        feature: What needs it.
+    """
+
+    def __init__(self, extra: str, feature: str) -> None:
+        self.extra = extra
+        self.feature = feature
+        super().__init__(f"{feature} needs an optional dependency: pip install 'sandboxkit[{extra}]'")
+
+
+class CommandError(SandboxError, ValueError):
+    """
+    A command is empty, holds a NUL byte or is larger than the kernel takes.
+
+    Attributes:
+        problem: What is wrong with it, with the remedy.
+    """
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"the command cannot be run: {problem}")
+
+
+def _listed(head: str, problems: Sequence[str]) -> str:
+    if len(problems) == 1:
+        return f"{head}: {problems[0]}"
+    return "\n".join([f"{head}, {len(problems)} problems:", *(f"  {problem}" for problem in problems)])
+
+
+class SpecError(SandboxError, ValueError):
+    """
+    A sandbox spec cannot be right, or names what this machine does not have.
+
+    Attributes:
+        problems: Every problem found, each with its key and, from a file, its line.
+        source: The file it came from, or None.
+    """
+
+    def __init__(self, *problems: str, source: str | None = None) -> None:
+        self.problems = problems
+        self.source = source
+        super().__init__(_listed(f"the sandbox spec in {source} is wrong" if source else "the sandbox spec is wrong", problems))
+
+
+class PolicyError(SandboxError, ValueError):
+    """
+    A rule, or a file of rules, is wrong; nothing of it was taken.
+
+    Attributes:
+        problems: Every problem found, each with the rule's id or line and the key.
+        source: The file it came from, or None.
+    """
+
+    def __init__(self, *problems: str, source: str | None = None) -> None:
+        self.problems = problems
+        self.source = source
+        super().__init__(_listed(f"the rules in {source} are wrong" if source else "the rules are wrong", problems))
+
+
+class RuleNotFoundError(PolicyError, LookupError):
+    """
+    No rule of the user level has this id.
+
+    Attributes:
+        rule_id: The id that was asked for.
+    """
+
+    def __init__(self, rule_id: str) -> None:
+        self.rule_id = rule_id
+        super().__init__(f"no rule of the user level has the id {rule_id!r}; ExecPolicy.rules() lists them")
+
+
+class CommandDeniedError(SandboxError, PermissionError):
+    """
+    The policy denies the command; nothing was started.
+
+    Attributes:
+        evaluation: The decision, with every rule that matched.
+    """
+
+    def __init__(self, evaluation: PolicyEvaluation, because: str | None = None) -> None:
+        self.evaluation = evaluation
+        super().__init__(f"denied: {because or evaluation.reason}")
+
+
+class ApprovalError(CommandDeniedError):
+    """
+    The policy asks for approval and none was given; nothing was started.
+
+    No approver, a decline, a timeout, an exception in the approver and an answer
+    that is not a plain yes all end here.
+    """
+
+
+class IsolationError(SandboxError, RuntimeError):
+    """
+    Isolation was to be switched off where that is not permitted.
+    """
+
+
+class BackendError(SandboxError, RuntimeError):
+    """
+    Something about the choice of a backend failed.
+    """
+
+
+class BackendUnavailableError(BackendError):
+    """
+    This machine cannot run this backend.
+
+    Attributes:
+        backend: The backend's name.
+        reason: Why it is unavailable.
+        remedy: What would make it available.
+    """
+
+    def __init__(self, backend: str, reason: str, remedy: str) -> None:
+        self.backend = backend
+        self.reason = reason
+        self.remedy = remedy
+        super().__init__(f"backend {backend!r} is unavailable: {reason}; {remedy}")
+
+
+def _per_backend(head: str, reasons: Mapping[str, str]) -> str:
+    lines = [f"  {name}: {reason}" for name, reason in reasons.items()]
+    return "\n".join([head, *(lines or ["  no backend is registered"])])
+
+
+class NoBackendError(BackendError):
+    """
+    No backend is available on this machine; the command was not run.
+
+    Attributes:
+        reasons: For each registered backend, why it is unavailable and the remedy.
+    """
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        self.reasons = dict(reasons)
+        super().__init__(_per_backend("no sandbox backend is available, so nothing was run:", self.reasons))
+
+
+class EnforcementError(BackendError):
+    """
+    Backends are available, but none enforces what the spec requires.
+
+    Attributes:
+        reasons: For each registered backend, the controls it misses and the remedy.
+    """
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        self.reasons = dict(reasons)
+        super().__init__(_per_backend("no backend enforces what the spec requires, so nothing was run:", self.reasons))
+
+
+class PluginError(BackendError):
+    """
+    A third-party backend cannot be loaded or breaks the contract.
+
+    Attributes:
+        plugin: The entry point's name.
+        problem: What is wrong with it.
+    """
+
+    def __init__(self, plugin: str, problem: str) -> None:
+        self.plugin = plugin
+        self.problem = problem
+        super().__init__(f"plug-in {plugin!r}: {problem}")
+
+
+class LaunchError(SandboxError, OSError):
+    """
+    A command could not be started. It never ran.
+    """
+
+
+class SetupError(LaunchError):
+    """
+    The sandbox failed to come up, so the command never ran.
+
+    Attributes:
+        backend: The backend that failed.
+        problem: What it said, shortened, with the remedy where one is known.
+    """
+
+    def __init__(self, backend: str, problem: str) -> None:
+        self.backend = backend
+        self.problem = problem
+        super().__init__(f"the {backend} sandbox did not start, so the command was not run: {problem}")
+
+
+class ProgramNotFoundError(LaunchError, FileNotFoundError):
+    """
+    The program does not exist where the command would run.
+
+    Attributes:
+        program: The name that was looked for.
+    """
+
+    def __init__(self, program: str, where: str) -> None:
+        self.program = program
+        super().__init__(f"program {program!r} was not found {where}")
+
+
+class ProgramNotExecutableError(LaunchError, PermissionError):
+    """
+    The program exists and cannot be executed.
+
+    Attributes:
+        program: The name that was tried.
+    """
+
+    def __init__(self, program: str, why: str) -> None:
+        self.program = program
+        super().__init__(f"program {program!r} cannot be executed: {why}")
+
+
+class BrokerError(LaunchError, ConnectionError):
+    """
+    The process that starts commands is gone or refused a request.
+    """
+
+
+class FileAccessError(SandboxError, OSError):
+    """
+    A file operation inside a box failed.
+
+    Attributes:
+        path: The path inside the box.
+    """
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path = path
+        super().__init__(f"{path}: {problem}")
+
+
+class AuditError(SandboxError, OSError):
+    """
+    An audit record could not be written, so the run was refused.
+
+    Attributes:
+        sink: Which sink failed.
+        problem: What it said.
+    """
+
+    def __init__(self, sink: str, problem: str) -> None:
+        self.sink = sink
+        self.problem = problem
+        super().__init__(f"audit sink {sink}: {problem}; free the disk or name another sink, or set audit_required=False to run unrecorded")
+
+
+class ResultError(SandboxError):
+    """
+    `ExecResult.check()` found that the command did not succeed.
+
+    Attributes:
+        result: The result that was checked.
+    """
+
+    def __init__(self, result: ExecResult) -> None:
+        self.result = result
+        tail = result.text("stderr")[-500:].strip()
+        super().__init__(f"the command {result.outcome}" + (f": {tail}" if tail else ""))
+
+
+class CommandFailedError(ResultError, RuntimeError):
+    """
+    The command ended with a code other than 0, by a signal or by a limit.
+    """
+
+
+class CommandTimeoutError(ResultError, TimeoutError):
+    """
+    The command was ended by its deadline.
+    """

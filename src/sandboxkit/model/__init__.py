@@ -1,0 +1,78 @@
+"""
+The words of the flow: frozen values without I/O.
+
+`str | argv` → Command → PolicyEvaluation → SandboxSpec → LaunchPlan → ExecResult → AuditEvent
+"""
+
+from sandboxkit.model._approval import ApprovalReply, ApprovalRequest, Approver
+from sandboxkit.model._command import Command, SimpleCommand
+from sandboxkit.model._context import TRUSTED_PATH, EvaluationContext
+from sandboxkit.model._control import BASELINE, Control, ControlState, Enforcement, Grade
+from sandboxkit.model._decision import Advice, Level, PolicyAction, PolicyEvaluation, RuleMatch
+from sandboxkit.model._event import SCHEMA_VERSION, AuditEvent, AuditSink
+from sandboxkit.model._paths import Access, access_of, is_inside, strictest
+from sandboxkit.model._plan import (
+    FIRST_FREE_FD,
+    Confinement,
+    LandlockRules,
+    LaunchPlan,
+    Mount,
+    PlanFile,
+    Staging,
+)
+from sandboxkit.model._result import ExecResult, RouteResult, Termination, Usage, Violation
+from sandboxkit.model._spec import (
+    EnvironmentPolicy,
+    FilesystemPolicy,
+    Limits,
+    NetworkPolicy,
+    ProcessPolicy,
+    ProtectionSet,
+    SandboxSpec,
+)
+
+__all__ = [
+    "BASELINE",
+    "FIRST_FREE_FD",
+    "SCHEMA_VERSION",
+    "TRUSTED_PATH",
+    "Access",
+    "Advice",
+    "ApprovalReply",
+    "ApprovalRequest",
+    "Approver",
+    "AuditEvent",
+    "AuditSink",
+    "Command",
+    "Confinement",
+    "Control",
+    "ControlState",
+    "Enforcement",
+    "EnvironmentPolicy",
+    "EvaluationContext",
+    "ExecResult",
+    "FilesystemPolicy",
+    "Grade",
+    "LandlockRules",
+    "LaunchPlan",
+    "Level",
+    "Limits",
+    "Mount",
+    "NetworkPolicy",
+    "PlanFile",
+    "PolicyAction",
+    "PolicyEvaluation",
+    "ProcessPolicy",
+    "ProtectionSet",
+    "RouteResult",
+    "RuleMatch",
+    "SandboxSpec",
+    "SimpleCommand",
+    "Staging",
+    "Termination",
+    "Usage",
+    "Violation",
+    "access_of",
+    "is_inside",
+    "strictest",
+]

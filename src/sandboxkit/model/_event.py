@@ -1,0 +1,63 @@
+"""
+What is recorded about a run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["SCHEMA_VERSION", "AuditEvent", "AuditSink"]
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEvent:
+    """
+    One audit record. A run leaves two with the same `run_id`: `decided` before
+    anything starts and `finished` after.
+
+    Attributes:
+        kind: Which of the two.
+        run_id: Names the run.
+        time: Seconds since the epoch (UTC).
+        fields: JSON-ready details, already masked and bounded by the sink.
+    """
+
+    kind: Literal["decided", "finished"]
+    run_id: str
+    time: float
+    fields: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        A JSON-ready form.
+        """
+        return {"schema": SCHEMA_VERSION, "kind": self.kind, "run_id": self.run_id, "time": self.time, **self.fields}
+
+
+@runtime_checkable
+class AuditSink(Protocol):
+    """
+    Where audit records go.
+    """
+
+    @property
+    def name(self) -> str:
+        """
+        Names the sink in errors.
+        """
+        ...
+
+    def write(self, event: AuditEvent) -> None:
+        """
+        Keeps *event*. Blocking, bounded work only.
+
+        Raises:
+            AuditError: It could not be kept.
+        """
+        ...

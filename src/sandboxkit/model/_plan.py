@@ -1,0 +1,201 @@
+"""
+`LaunchPlan`: everything `process/` needs to start one command, and nothing it may decide.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+__all__ = ["Confinement", "LandlockRules", "LaunchPlan", "Mount", "PlanFile", "Staging"]
+
+FIRST_FREE_FD = 10
+"""Descriptors below this number belong to the plan; those a caller passes keep their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFile:
+    """
+    Bytes the started program finds at a fixed file descriptor (a sealed memfd).
+
+    Attributes:
+        fd: The descriptor's number in the started program.
+        content: The bytes.
+        note: What it is, for people.
+    """
+
+    fd: int
+    content: bytes
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """
+    One step of building the box's file tree, in order.
+
+    Attributes:
+        kind: What is done at *target*.
+        target: The path in the box.
+        source: The host path for binds; the link's text for a symlink.
+        size: Bytes, for a tmpfs.
+        perms: Mode, for a tmpfs or data file.
+        is_idmapped: Whether a root caller's ownership is mapped to the box's user.
+        fd: The descriptor that holds a data file's content.
+    """
+
+    kind: Literal["bind", "ro-bind", "dev-bind", "tmpfs", "proc", "dev", "symlink", "remount-ro", "data"]
+    target: str
+    source: str = ""
+    size: int | None = None
+    perms: int | None = None
+    is_idmapped: bool = False
+    fd: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LandlockRules:
+    """
+    A Landlock domain, as numbers of the kernel's interface.
+
+    Attributes:
+        handled_fs: File rights that are refused unless a rule grants them.
+        handled_net: TCP rights, likewise.
+        scoped: Scopes (abstract sockets, signals).
+        paths: (path in the box, granted rights); a path that is missing is skipped.
+
+    Source: landlock(7), Documentation/userspace-api/landlock.rst.
+    """
+
+    handled_fs: int
+    handled_net: int
+    scoped: int
+    paths: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """
+    What the in-box child is handed: the command, and the rights it runs with.
+
+    Attributes:
+        argv: The command's words.
+        environment: Its whole environment.
+        cwd: Its working directory, a path in the box.
+        rlimits: (resource number, limit), soft and hard alike.
+        landlock: The domain, or None where the kernel has no Landlock.
+        landlock_abi: The ABI the numbers belong to.
+        pass_fds: Descriptors the command keeps besides 0, 1 and 2.
+        search: Directories a bare program name is looked for in.
+    """
+
+    argv: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...]
+    cwd: str
+    rlimits: tuple[tuple[int, int], ...] = ()
+    landlock: LandlockRules | None = None
+    landlock_abi: int = 0
+    pass_fds: tuple[int, ...] = ()
+    search: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """
+    How a root caller gives up its uid before the sandbox program starts.
+
+    In a private mount namespace every source is cloned to `directory`/N, the
+    writable ones id-mapped, and then the uid is dropped: the dropped uid could not
+    walk through root's home to reach them.
+
+    Attributes:
+        uid: The user the sandbox program runs as.
+        gid: Its group; there are no supplementary ones.
+        sources: (host path, id-mapped) in order; number N of them is `directory`/N.
+        directory: Where they are staged, in the private namespace only.
+        id_map: Rows (first id on disk, first id seen, count) of the id-mapped mounts.
+
+    Source: mount_setattr(2), open_tree(2), user_namespaces(7).
+    """
+
+    uid: int
+    gid: int
+    sources: tuple[tuple[str, bool], ...]
+    directory: str
+    id_map: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """
+    One command, ready to start.
+
+    Attributes:
+        backend: The backend that planned it, or `direct`.
+        argv: What is executed on the host: the sandbox program, or the command itself.
+        environment: The environment of *argv*; empty for a sandbox program.
+        cwd: The working directory of *argv*, on the host.
+        files: Contents handed over at fixed descriptors.
+        status_fd: Where the sandbox program and the in-box child report; None for
+            a command run without them.
+        confinement: The command inside, or None for a command run directly.
+        mounts: How the box's file tree is built, in order.
+        rlimits: Limits set on *argv* itself before it starts, for direct runs.
+        staging: The uid drop of a root caller, or None.
+    """
+
+    backend: str
+    argv: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+    cwd: str = "/"
+    files: tuple[PlanFile, ...] = ()
+    status_fd: int | None = None
+    confinement: Confinement | None = None
+    mounts: tuple[Mount, ...] = ()
+    rlimits: tuple[tuple[int, int], ...] = ()
+    staging: Staging | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    def describe(self) -> str:
+        """
+        The plan as text for people, one step a line.
+        """
+        inner = self.confinement
+        lines = [f"backend   {self.backend}", f"executes  {shlex.join(self.argv)}"]
+        if inner:
+            lines += [f"command   {shlex.join(inner.argv)}", f"in        {inner.cwd}"]
+            lines += [f"sets      {name}" for name, _ in inner.environment]
+        if self.staging:
+            lines.append(f"as        uid {self.staging.uid}, gid {self.staging.gid}")
+        lines += [_line(mount) for mount in self.mounts]
+        if inner and inner.landlock:
+            lines.append(f"landlock  abi {inner.landlock_abi}, {len(inner.landlock.paths)} paths")
+        lines += [f"file      fd {file.fd}: {file.note}, {len(file.content)} bytes" for file in self.files]
+        return "\n".join([*lines, *(f"note      {note}" for note in self.notes)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        A JSON-ready form. Values of the command's environment are left out.
+        """
+        inner = self.confinement
+        return {
+            "backend": self.backend,
+            "argv": list(self.argv),
+            "command": list(inner.argv) if inner else list(self.argv),
+            "cwd": inner.cwd if inner else self.cwd,
+            "environment": [name for name, _ in (inner.environment if inner else self.environment)],
+            "uid": self.staging.uid if self.staging else None,
+            "mounts": [_line(mount).split(maxsplit=1)[1] for mount in self.mounts],
+            "landlock_abi": inner.landlock_abi if inner and inner.landlock else None,
+            "rlimits": [list(row) for row in (inner.rlimits if inner else self.rlimits)],
+            "notes": list(self.notes),
+        }
+
+
+def _line(mount: Mount) -> str:
+    source = f" from {mount.source}" if mount.source and mount.source != mount.target else ""
+    size = f" size {mount.size}" if mount.size is not None else ""
+    perms = f" mode {mount.perms:04o}" if mount.perms is not None else ""
+    mapped = " id-mapped" if mount.is_idmapped else ""
+    return f"mount     {mount.kind} {mount.target}{source}{size}{perms}{mapped}"

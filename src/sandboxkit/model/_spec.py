@@ -1,0 +1,385 @@
+"""
+`SandboxSpec`: what a box may do. Text enters here, so these are pydantic models.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    field_validator,
+)
+
+from sandboxkit.model._control import BASELINE, Control, Grade
+from sandboxkit.model._paths import Access, strictest
+
+__all__ = [
+    "EnvironmentPolicy",
+    "FilesystemPolicy",
+    "Limits",
+    "NetworkPolicy",
+    "ProcessPolicy",
+    "ProtectionSet",
+    "SandboxSpec",
+]
+
+MIB = 1024 * 1024
+_Base = Literal["none", "system", "tools"]
+_Mode = Literal["none", "host"]
+_BASES: tuple[_Base, ...] = ("none", "system", "tools")
+_MODES: tuple[_Mode, ...] = ("none", "host")
+
+ProtectionSet = Literal["git", "shell-rc", "ide", "agent-config", "ci", "hook-managers"]
+"""
+A named group of files in a writable directory that other programs execute or obey.
+"""
+_ALL_SETS: frozenset[ProtectionSet] = frozenset({"git", "shell-rc", "ide", "agent-config", "ci", "hook-managers"})
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+def _absolute(path: str) -> str:
+    if "\0" in path:
+        raise ValueError("a path cannot hold a NUL byte")
+    if not path.startswith("/"):
+        raise ValueError(f"{path!r} is a relative path; write it from the root, or use a preset or a spec file, which resolve it")
+    if posixpath.normpath(path).lstrip("/") != path.strip("/"):
+        raise ValueError(f"{path!r} is not in normal form; write {posixpath.normpath(path)!r}")
+    return "/" + path.strip("/")
+
+
+
+_HostPath = Annotated[str, AfterValidator(_absolute)]
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?|\*")
+
+
+def _unique(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted(set(values)))
+
+
+_HostPaths = Annotated[tuple[_HostPath, ...], AfterValidator(_unique)]
+
+
+class FilesystemPolicy(_Model):
+    """
+    Which files of the host a box sees. Paths are host paths, absolute and real.
+
+    The deepest named path decides, whatever the order: a denied directory inside a
+    writable one stays denied, and a readable file inside that is readable again.
+    Naming a path twice gives the stricter of both, except that `write` includes `read`.
+    """
+
+    base: _Base = "tools"
+    """
+    What is readable without being named: `none`; `system` (the operating system's
+    own directories); `tools` (also the directories on PATH and the known layouts of
+    tools below the home, never the home itself).
+    """
+    read: _HostPaths = ()
+    """Files and directories that may also be read."""
+    write: _HostPaths = ()
+    """Files and directories that may be read and written. They must exist."""
+    deny: _HostPaths = ()
+    """
+    Files and directories that answer EACCES. A path that does not exist when the
+    box starts cannot be held back: it is graded and checked after the run.
+    """
+    protect: frozenset[ProtectionSet] = _ALL_SETS
+    """Groups of files that stay read-only inside writable directories; `git` is always on."""
+    tmp_bytes: int = Field(default=1024 * MIB, ge=MIB)
+    """Size of the private /tmp, in bytes; /dev/shm and the empty home get as much each."""
+    allow_host_interpreter_writes: bool = False
+    """
+    Lets a box write the interpreter, packages and programs this library itself runs
+    from, when they lie in a writable directory. What it writes there runs
+    unconfined the next time; the result says so.
+    """
+
+    @field_validator("protect", mode="after")
+    @classmethod
+    def _git_always(cls, value: frozenset[ProtectionSet]) -> frozenset[ProtectionSet]:
+        return value | {"git"}
+
+    def tree(self) -> dict[str, Access]:
+        """
+        The named paths with their access.
+        """
+        tree = dict.fromkeys(self.read, Access.READ)
+        tree.update(dict.fromkeys(self.write, Access.WRITE))
+        tree.update(dict.fromkeys(self.deny, Access.DENY))
+        return tree
+
+    def tighten(self, other: FilesystemPolicy) -> FilesystemPolicy:
+        """
+        At every path the lesser of what both allow.
+        """
+        tree = strictest(self.tree(), other.tree())
+        return FilesystemPolicy(
+            base=_BASES[min(_BASES.index(self.base), _BASES.index(other.base))],
+            read=_with(tree, Access.READ),
+            write=_with(tree, Access.WRITE),
+            deny=_with(tree, Access.DENY),
+            protect=self.protect | other.protect,
+            tmp_bytes=min(self.tmp_bytes, other.tmp_bytes),
+            allow_host_interpreter_writes=self.allow_host_interpreter_writes and other.allow_host_interpreter_writes,
+        )
+
+
+def _with(tree: Mapping[str, Access], access: Access) -> tuple[str, ...]:
+    return tuple(sorted(path for path, found in tree.items() if found is access))
+
+
+class NetworkPolicy(_Model):
+    """
+    What a box may reach. Its own loopback always works.
+    """
+
+    mode: _Mode = "none"
+    """`none`: nothing outside the box. `host`: the host's network, unfiltered."""
+
+    def tighten(self, other: NetworkPolicy) -> NetworkPolicy:
+        """
+        The lesser of both modes.
+        """
+        return NetworkPolicy(mode=_MODES[min(_MODES.index(self.mode), _MODES.index(other.mode))])
+
+
+_Positive = Annotated[float, Field(gt=0, le=365 * 86400, allow_inf_nan=False)]
+
+
+class Limits(_Model):
+    """
+    Bounds on a run. None is no bound. A limit that is named must be enforced for
+    the whole box, unless `allow_degraded` lists its control; one that is left to
+    its default may be held less strictly, and the result says how.
+    """
+
+    wall: _Positive | None = 600.0
+    """Seconds from start to end."""
+    cpu: _Positive | None = None
+    """Seconds of processor time."""
+    memory_bytes: Annotated[int, Field(ge=32 * MIB)] | None = 4096 * MIB
+    """Private memory. At least 32 MiB: below that not even the launcher fits."""
+    processes: Annotated[int, Field(ge=1, le=1_000_000)] | None = 512
+    """Processes and threads at one time."""
+    file_size_bytes: Annotated[int, Field(ge=0)] | None = 8192 * MIB
+    """Size of any one file written."""
+    open_files: Annotated[int, Field(ge=16, le=1_000_000)] = 1024
+    """Open file descriptors of one process."""
+    max_output_bytes: Annotated[int, Field(ge=0)] = 16 * MIB
+    """
+    Bytes kept of each of stdout and stderr. More is read and dropped; past
+    16 times as much the run is ended.
+    """
+
+    def tighten(self, other: Limits) -> Limits:
+        """
+        The smaller of each. What either side named counts as named.
+        """
+        named = self.model_fields_set | other.model_fields_set
+        values: dict[str, Any] = {}
+        for name in named:
+            pair = [value for value in (getattr(self, name), getattr(other, name)) if value is not None]
+            values[name] = min(pair) if pair else None
+        return Limits(**values)
+
+
+_LIMIT_CONTROLS: Mapping[str, Control] = {
+    "wall": Control.LIMITS_WALL,
+    "cpu": Control.LIMITS_CPU,
+    "memory_bytes": Control.LIMITS_MEMORY,
+    "processes": Control.LIMITS_PROCESSES,
+    "file_size_bytes": Control.LIMITS_FILE_SIZE,
+    "max_output_bytes": Control.LIMITS_OUTPUT,
+}
+
+_DEFAULT_INHERIT = ("CI", "HOME", "LANG", "LC_*", "NODE_OPTIONS", "PATH", "TERM", "TZ")
+
+
+def _pattern(name: str) -> str:
+    if not _VARIABLE.fullmatch(name):
+        raise ValueError(f"{name!r} is no variable name; a name may end in * and hold letters, digits and _")
+    return name
+
+
+def _covers(pattern: str, other: str) -> bool:
+    return other.startswith(pattern[:-1]) if pattern.endswith("*") else pattern == other
+
+
+def _fewest(patterns: Iterable[str]) -> tuple[str, ...]:
+    names = sorted(set(patterns))
+    return tuple(name for name in names if not any(other != name and _covers(other, name) for other in names))
+
+
+class EnvironmentPolicy(_Model):
+    """
+    Which variables the command gets. Nothing else of the host's environment enters.
+    """
+
+    inherit: Annotated[tuple[Annotated[str, AfterValidator(_pattern)], ...], AfterValidator(_fewest)] = _DEFAULT_INHERIT
+    """Names taken from the application's environment; one may end in `*`."""
+    set: Mapping[str, str] = Field(default_factory=dict)
+    """Variables given outright."""
+
+    @field_validator("set", mode="after")
+    @classmethod
+    def _no_nul(cls, value: Mapping[str, str]) -> Mapping[str, str]:
+        for name, text in value.items():
+            if not name or "=" in name or "\0" in name + text:
+                raise ValueError(f"variable {name!r}: a name cannot be empty or hold '=', and neither part a NUL byte")
+        return dict(sorted(value.items()))
+
+    def inherits(self, name: str) -> bool:
+        """
+        Whether the variable *name* is passed on.
+        """
+        return any(_covers(pattern, name) for pattern in self.inherit)
+
+    def tighten(self, other: EnvironmentPolicy) -> EnvironmentPolicy:
+        """
+        Only what both pass on, and only what both set to the same value.
+        """
+        shared = (narrow for one in self.inherit for two in other.inherit for narrow in _narrower(one, two))
+        both = {name: text for name, text in self.set.items() if other.set.get(name) == text}
+        return EnvironmentPolicy(inherit=tuple(shared), set=both)
+
+
+def _narrower(one: str, two: str) -> tuple[str, ...]:
+    if _covers(one, two):
+        return (two,)
+    return (one,) if _covers(two, one) else ()
+
+
+class ProcessPolicy(_Model):
+    """
+    What the command's processes may do with each other and the kernel.
+    """
+
+    allow_nested_userns: bool = False
+    """User namespaces inside, for example for a browser's own sandbox."""
+    allow_ptrace: bool = True
+    """Debuggers among the box's own processes. Outside processes are never visible."""
+    tty: bool = False
+    """Terminal devices handed in by the caller stay usable as terminals."""
+
+    def tighten(self, other: ProcessPolicy) -> ProcessPolicy:
+        """
+        Only what both allow.
+        """
+        return ProcessPolicy(
+            allow_nested_userns=self.allow_nested_userns and other.allow_nested_userns,
+            allow_ptrace=self.allow_ptrace and other.allow_ptrace,
+            tty=self.tty and other.tty,
+        )
+
+
+def _grade(value: object) -> object:
+    return Grade.from_name(value) if isinstance(value, str) else value
+
+
+_GradeField = Annotated[
+    Grade,
+    BeforeValidator(_grade),
+    PlainSerializer(str, return_type=str, when_used="json"),
+]
+
+
+class SandboxSpec(_Model):
+    """
+    What a box may do. A backend that cannot keep it refuses it.
+
+    Presets (`read_only`, `workspace_write`, `isolated`) resolve paths against the
+    working directory; raw fields take absolute, real paths only. A spec can be made
+    stricter (`tighten`) and never looser.
+    """
+
+    filesystem: FilesystemPolicy = FilesystemPolicy()
+    network: NetworkPolicy = NetworkPolicy()
+    limits: Limits = Limits()
+    environment: EnvironmentPolicy = EnvironmentPolicy()
+    process: ProcessPolicy = ProcessPolicy()
+    require: Mapping[Control, _GradeField] = Field(default_factory=dict)
+    """Controls that must hold at least this well, beyond the baseline."""
+    allow_degraded: frozenset[Control] = frozenset()
+    """Controls that may hold less well than required. What was enforced is reported."""
+
+    @field_validator("require", mode="after")
+    @classmethod
+    def _sorted(cls, value: Mapping[Control, Grade]) -> Mapping[Control, Grade]:
+        return dict(sorted(value.items()))
+
+    @classmethod
+    def read_only(cls, *roots: str | os.PathLike[str], **fields: Any) -> SandboxSpec:
+        """
+        Reads *roots* (default: the working directory), writes nothing of the host,
+        no network.
+        """
+        return cls(filesystem=FilesystemPolicy(read=_resolved(roots or (".",))), **fields)
+
+    @classmethod
+    def workspace_write(cls, *roots: str | os.PathLike[str], **fields: Any) -> SandboxSpec:
+        """
+        Reads and writes *roots* (default: the working directory), no network.
+        """
+        return cls(filesystem=FilesystemPolicy(write=_resolved(roots or (".",))), **fields)
+
+    @classmethod
+    def isolated(cls, **fields: Any) -> SandboxSpec:
+        """
+        Sees nothing of the host but the operating system's own files, no network.
+        """
+        return cls(filesystem=FilesystemPolicy(base="system"), **fields)
+
+    def requirements(self) -> dict[Control, Grade]:
+        """
+        What a backend must enforce for this spec, `allow_degraded` taken out.
+        """
+        needed = dict(BASELINE)
+        if self.network.mode == "none":
+            needed[Control.NET_NONE] = Grade.ENFORCED
+        if self.process.allow_nested_userns:
+            del needed[Control.PROCESS_NESTED_USERNS]
+        for name in self.limits.model_fields_set & _LIMIT_CONTROLS.keys():
+            if getattr(self.limits, name) is not None:
+                needed[_LIMIT_CONTROLS[name]] = Grade.ENFORCED
+        for control, grade in self.require.items():
+            needed[control] = max(grade, needed.get(control, Grade.ABSENT))
+        return {control: grade for control, grade in needed.items() if control not in self.allow_degraded}
+
+    def tighten(self, other: SandboxSpec) -> SandboxSpec:
+        """
+        The spec that allows only what both allow. Commutative and idempotent.
+        """
+        controls = self.require.keys() | other.require.keys()
+        return SandboxSpec(
+            filesystem=self.filesystem.tighten(other.filesystem),
+            network=self.network.tighten(other.network),
+            limits=self.limits.tighten(other.limits),
+            environment=self.environment.tighten(other.environment),
+            process=self.process.tighten(other.process),
+            require={c: max(self.require.get(c, Grade.ABSENT), other.require.get(c, Grade.ABSENT)) for c in controls},
+            allow_degraded=self.allow_degraded & other.allow_degraded,
+        )
+
+    def timeout(self, asked: float | None) -> float | None:
+        """
+        The smaller of *asked* and `limits.wall`, in seconds; None where neither bounds.
+        """
+        bounds = [bound for bound in (asked, self.limits.wall) if bound is not None]
+        return min(bounds, default=None)
+
+
+def _resolved(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
+    return tuple(os.path.realpath(os.fspath(path)) for path in paths)
