@@ -14,6 +14,7 @@ from sandboxkit.model._paths import Access, access_of, is_inside, strictest
 from sandboxkit.model._plan import (
     FIRST_FREE_FD,
     Confinement,
+    Invocation,
     LandlockRules,
     LaunchPlan,
     Mount,
@@ -53,6 +54,7 @@ __all__ = [
     "ExecResult",
     "FilesystemPolicy",
     "Grade",
+    "Invocation",
     "LandlockRules",
     "LaunchPlan",
     "Level",

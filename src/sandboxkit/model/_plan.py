@@ -8,10 +8,28 @@ import shlex
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["Confinement", "LandlockRules", "LaunchPlan", "Mount", "PlanFile", "Staging"]
+__all__ = ["FIRST_FREE_FD", "Confinement", "Invocation", "LandlockRules", "LaunchPlan", "Mount", "PlanFile", "Staging"]
 
 FIRST_FREE_FD = 10
 """Descriptors below this number belong to the plan; those a caller passes keep their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """
+    A command as it is to be executed: after every decision, before any planning.
+
+    Attributes:
+        argv: The program and its arguments; never passed through a shell again.
+        environment: Its whole environment, already filtered by the spec.
+        cwd: Its working directory on the host, absolute; None lets the spec choose.
+        pass_fds: Descriptors it keeps besides 0, 1 and 2.
+    """
+
+    argv: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+    cwd: str | None = None
+    pass_fds: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,3 @@
+"""
+The ways to isolate a command, the contract they keep, and the registry that picks one.
+"""

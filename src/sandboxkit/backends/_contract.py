@@ -1,0 +1,145 @@
+"""
+What a backend promises: five members, and a box that keeps them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from sandboxkit.model import Enforcement, ExecResult, Invocation, LaunchPlan, SandboxSpec
+
+__all__ = ["Detection", "Facts", "Sandbox", "SandboxBackend"]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """
+    What a backend found out about this machine; backends add their own fields.
+
+    `enforcement` and `plan` read the machine only through it, so both are pure.
+    """
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        The facts worth showing to people, JSON-ready.
+        """
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """
+    Whether a backend can run here.
+
+    Attributes:
+        available: Whether it can.
+        reason: Why, in one sentence.
+        remedy: What would make it available; empty when it is.
+        facts: What was found.
+        warnings: What does not stop it and should be known.
+    """
+
+    available: bool
+    reason: str
+    remedy: str = ""
+    facts: Facts = field(default_factory=Facts)
+    warnings: tuple[str, ...] = ()
+
+
+class Sandbox(ABC):
+    """
+    An open box: commands run in it under one spec.
+    """
+
+    @property
+    @abstractmethod
+    def spec(self) -> SandboxSpec:
+        """
+        What the box may do.
+        """
+
+    @property
+    @abstractmethod
+    def enforcement(self) -> Enforcement:
+        """
+        What is enforced, as far as was verified.
+        """
+
+    @abstractmethod
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes | None = None,
+        cwd: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - a deadline is part of the result, not an exception
+        environment: Mapping[str, str] | None = None,
+    ) -> ExecResult:
+        """
+        Runs *argv* to its end. No shell reads it.
+
+        Args:
+            argv: The program and its arguments.
+            stdin: What it reads; None is an empty input.
+            cwd: A directory on the host that is visible in the box; None lets the
+                spec choose.
+            timeout: Seconds; the smaller of this and `limits.wall` counts.
+            environment: The command's whole environment; None takes the
+                application's through the spec's allowlist.
+
+        Raises:
+            ProgramNotFoundError: The program does not exist in the box.
+            ProgramNotExecutableError: It exists and cannot be executed.
+            SetupError: The box did not come up.
+            SpecError: A named path does not exist or cannot be kept.
+        """
+
+
+class SandboxBackend(ABC):
+    """
+    One way to isolate a command.
+    """
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """
+        The mechanism it really uses, in lower case.
+        """
+
+    @abstractmethod
+    async def detect(self, spec: SandboxSpec | None = None) -> Detection:
+        """
+        Whether it can run here, and what it found. Cheap.
+
+        Args:
+            spec: Also look at the paths this spec names, so that `plan` can be
+                called with the facts.
+
+        Raises:
+            SpecError: A path of *spec* does not exist or is no real path.
+        """
+
+    @abstractmethod
+    def enforcement(self, spec: SandboxSpec, facts: Facts) -> Enforcement:
+        """
+        What it would enforce for *spec* on a machine with *facts*. Pure.
+        """
+
+    @abstractmethod
+    def plan(self, invocation: Invocation, spec: SandboxSpec, facts: Facts) -> LaunchPlan:
+        """
+        How it would start *invocation*. Pure; *facts* come from `detect(spec)`.
+        """
+
+    @abstractmethod
+    def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
+        """
+        A box under *spec*. Leaving the context ends everything in it.
+        """
