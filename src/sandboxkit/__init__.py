@@ -1,4 +1,223 @@
 """
 Run what you do not trust: decided by rules, in the strongest isolation this machine
 really has, with what was enforced in the result.
+
+    import sandboxkit as sk
+
+    result = sk.sync.run("ls -la")              # or: await sk.run("ls -la")
+
+Names load the room they live in when they are first used, so importing the package
+costs next to nothing.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sandboxkit import sync
+    from sandboxkit.approval import CallbackApprover
+    from sandboxkit.audit import JsonlAudit, MemoryAudit
+    from sandboxkit.backends import (
+        Sandbox,
+        SandboxBackend,
+        SandboxRegistry,
+        get_active_sandbox_backend,
+        list_sandbox_backends,
+        register_sandbox_backend,
+        sandbox_execute,
+    )
+    from sandboxkit.errors import (
+        ApprovalError,
+        AuditError,
+        BackendError,
+        BackendUnavailableError,
+        BrokerError,
+        CommandDeniedError,
+        CommandError,
+        CommandFailedError,
+        CommandTimeoutError,
+        EnforcementError,
+        FileAccessError,
+        IsolationError,
+        LaunchError,
+        MissingExtraError,
+        NoBackendError,
+        PluginError,
+        PolicyError,
+        ProgramNotExecutableError,
+        ProgramNotFoundError,
+        ResultError,
+        RuleNotFoundError,
+        SandboxError,
+        SetupError,
+        ShutDownError,
+        SpecError,
+    )
+    from sandboxkit.model import (
+        Advice,
+        ApprovalReply,
+        ApprovalRequest,
+        Approver,
+        AuditEvent,
+        Command,
+        Control,
+        Enforcement,
+        EnvironmentPolicy,
+        EvaluationContext,
+        ExecResult,
+        FilesystemPolicy,
+        Grade,
+        Limits,
+        NetworkPolicy,
+        PolicyAction,
+        PolicyEvaluation,
+        ProcessPolicy,
+        RouteResult,
+        RuleMatch,
+        SandboxSpec,
+        Termination,
+        Usage,
+        Violation,
+    )
+    from sandboxkit.policy import ExecPolicy, PolicyRule, get_exec_policy, initialize_exec_policy
+    from sandboxkit.process import shutdown
+    from sandboxkit.router import AutoSandboxRouter, open_sandbox, run
+
+__all__ = [
+    "Advice",
+    "ApprovalError",
+    "ApprovalReply",
+    "ApprovalRequest",
+    "Approver",
+    "AuditError",
+    "AuditEvent",
+    "AutoSandboxRouter",
+    "BackendError",
+    "BackendUnavailableError",
+    "BrokerError",
+    "CallbackApprover",
+    "Command",
+    "CommandDeniedError",
+    "CommandError",
+    "CommandFailedError",
+    "CommandTimeoutError",
+    "Control",
+    "Enforcement",
+    "EnforcementError",
+    "EnvironmentPolicy",
+    "EvaluationContext",
+    "ExecPolicy",
+    "ExecResult",
+    "FileAccessError",
+    "FilesystemPolicy",
+    "Grade",
+    "IsolationError",
+    "JsonlAudit",
+    "LaunchError",
+    "Limits",
+    "MemoryAudit",
+    "MissingExtraError",
+    "NetworkPolicy",
+    "NoBackendError",
+    "PluginError",
+    "PolicyAction",
+    "PolicyError",
+    "PolicyEvaluation",
+    "PolicyRule",
+    "ProcessPolicy",
+    "ProgramNotExecutableError",
+    "ProgramNotFoundError",
+    "ResultError",
+    "RouteResult",
+    "RuleMatch",
+    "RuleNotFoundError",
+    "Sandbox",
+    "SandboxBackend",
+    "SandboxError",
+    "SandboxRegistry",
+    "SandboxSpec",
+    "SetupError",
+    "ShutDownError",
+    "SpecError",
+    "Termination",
+    "Usage",
+    "Violation",
+    "__version__",
+    "get_active_sandbox_backend",
+    "get_exec_policy",
+    "initialize_exec_policy",
+    "list_sandbox_backends",
+    "open_sandbox",
+    "register_sandbox_backend",
+    "run",
+    "sandbox_execute",
+    "shutdown",
+    "sync",
+]
+
+__version__: str
+
+_ROOMS = {
+    "approval": ("CallbackApprover",),
+    "audit": ("JsonlAudit", "MemoryAudit"),
+    "backends": (
+        "Sandbox",
+        "SandboxBackend",
+        "SandboxRegistry",
+        "get_active_sandbox_backend",
+        "list_sandbox_backends",
+        "register_sandbox_backend",
+        "sandbox_execute",
+    ),
+    "model": (
+        "Advice",
+        "ApprovalReply",
+        "ApprovalRequest",
+        "Approver",
+        "AuditEvent",
+        "Command",
+        "Control",
+        "Enforcement",
+        "EnvironmentPolicy",
+        "EvaluationContext",
+        "ExecResult",
+        "FilesystemPolicy",
+        "Grade",
+        "Limits",
+        "NetworkPolicy",
+        "PolicyAction",
+        "PolicyEvaluation",
+        "ProcessPolicy",
+        "RouteResult",
+        "RuleMatch",
+        "SandboxSpec",
+        "Termination",
+        "Usage",
+        "Violation",
+    ),
+    "policy": ("ExecPolicy", "PolicyRule", "get_exec_policy", "initialize_exec_policy"),
+    "process": ("shutdown",),
+    "router": ("AutoSandboxRouter", "open_sandbox", "run"),
+}
+_HOMES = {name: f"sandboxkit.{room}" for room, names in _ROOMS.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: object = version("sandboxkit")
+    elif name == "sync":
+        value = import_module("sandboxkit.sync")
+    elif name in __all__:
+        value = getattr(import_module(_HOMES.get(name, "sandboxkit.errors")), name)
+    else:
+        raise AttributeError(f"module 'sandboxkit' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__
