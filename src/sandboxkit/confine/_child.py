@@ -1,0 +1,261 @@
+"""
+The supervisor inside a box: gives up its rights, starts the command, reports its end.
+
+It is the box's first process. Nothing of the caller's (arguments, environment,
+working directory) reaches it before it has confined itself: they come as data, by
+descriptor, and take effect in the command's own exec. It then waits, passes signals
+on, collects orphans, and when it exits the kernel ends whatever is left.
+
+Runs under `python -I -S` of the launcher's own interpreter, standard library only,
+and imports nothing of the package. Only C modules are imported, `_ctypes` instead of
+`ctypes` among them: `ctypes`, `signal` and `json` each cost as much as half the start
+of the interpreter, and this runs once a command.
+
+Reports, one JSON object a line: `{"started": 1}`, then `{"exit": code, "signal": n,
+"user_us": t, "system_us": t, "max_rss_kb": n}`; or `{"error": stage, "errno": n}` when
+the command never ran.
+
+Source: landlock(7), prctl(2), pid_namespaces(7), setrlimit(2).
+"""
+
+import marshal
+import os
+import sys
+
+import _ctypes  # see above
+import _signal
+import resource
+
+PR_SET_DUMPABLE = 4
+PR_SET_NO_NEW_PRIVS = 38
+SYS_PRCTL = {"x86_64": 157, "aarch64": 167}
+SYS_LANDLOCK_CREATE_RULESET = 444
+SYS_LANDLOCK_ADD_RULE = 445
+SYS_LANDLOCK_RESTRICT_SELF = 446
+SYS_CLOSE_RANGE = 436
+CLOSE_RANGE_CLOEXEC = 4
+RULE_PATH_BENEATH = 1
+# The rights that mean something for a file; the kernel refuses the others there.
+FILE_RIGHTS = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
+FORWARDED = (1, 2, 3, 10, 12, 15, 18, 28)  # HUP INT QUIT USR1 USR2 TERM CONT WINCH
+RESET = (13, 25)  # PIPE and XFSZ, which the interpreter ignores
+READ_SIZE = 1 << 24
+
+
+class Long(_ctypes._SimpleCData):
+    """
+    The C type `long`.
+    """
+
+    _type_ = "l"
+
+
+class Function(_ctypes.CFuncPtr):
+    """
+    A C function that returns a `long` and keeps errno.
+    """
+
+    _flags_ = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_USE_ERRNO
+    _restype_ = Long
+
+
+class Failed(Exception):
+    """
+    A step did not work: its name, and the error number.
+    """
+
+
+syscall_function = Function(_ctypes.dlsym(_ctypes.dlopen(None, 0), "syscall"))
+
+
+def syscall(number, *arguments):
+    """
+    The kernel call *number*; integers go as `long`, bytes as pointers.
+    """
+    raw = [argument if isinstance(argument, bytes) else Long(argument) for argument in arguments]
+    value = syscall_function(Long(number), *raw)
+    if value < 0:
+        raise OSError(_ctypes.get_errno(), "kernel call %d" % number)
+    return value
+
+
+def pack(*fields):
+    """
+    A C structure from (value, size in bytes) pairs, without padding.
+    """
+    return b"".join(value.to_bytes(size, sys.byteorder) for value, size in fields)
+
+
+def restrict_files(rules):
+    """
+    Enters the Landlock domain *rules* = (fs, net, scoped, ((path, rights), ...), abi).
+    """
+    handled_fs, handled_net, scoped, paths, abi = rules
+    fields = [(handled_fs, 8), (handled_net, 8), (scoped, 8)][: 3 if abi >= 6 else 2 if abi >= 4 else 1]
+    attributes = pack(*fields)
+    ruleset = syscall(SYS_LANDLOCK_CREATE_RULESET, attributes, len(attributes), 0)
+    for path, rights in paths:
+        try:
+            fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except OSError:
+            continue  # not there: nothing is granted
+        if not is_directory(fd):
+            rights &= FILE_RIGHTS
+        syscall(SYS_LANDLOCK_ADD_RULE, ruleset, RULE_PATH_BENEATH, pack((rights & handled_fs, 8), (fd, 4)), 0)
+        os.close(fd)
+    syscall(SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0)
+    os.close(ruleset)
+
+
+def is_directory(fd):
+    """
+    Whether *fd* is open on a directory.
+    """
+    return os.fstat(fd).st_mode & 0o170000 == 0o040000
+
+
+def keep_only(fds):
+    """
+    Marks every descriptor but 0, 1, 2 and *fds* to be closed at exec.
+    """
+    try:
+        syscall(SYS_CLOSE_RANGE, 3, 0xFFFFFFFF, CLOSE_RANGE_CLOEXEC)
+    except OSError:
+        for name in os.listdir("/proc/self/fd"):
+            if int(name) > 2:
+                try:
+                    os.set_inheritable(int(name), False)
+                except OSError:
+                    pass  # the listing's own descriptor, closed by now
+    for fd in fds:
+        os.set_inheritable(fd, True)
+
+
+def candidates(program, environment):
+    """
+    The paths *program* may mean, in the order execvp(3) tries them.
+    """
+    if "/" in program:
+        return [program]
+    search = environment.get("PATH") or "/usr/bin:/bin"
+    return [(directory or ".") + "/" + program for directory in search.split(":")]
+
+
+def spawn(argv, environment):
+    """
+    Starts *argv* and returns its process id.
+    """
+    refused = 2  # ENOENT
+    for path in candidates(argv[0], environment):
+        try:
+            return os.posix_spawn(path, argv, environment, setsigdef=RESET + FORWARDED, setsigmask=())
+        except OSError as error:
+            if error.errno not in (2, 13, 20):  # not there, not permitted, not a directory
+                raise Failed("exec", error.errno) from None
+            if error.errno == 13:
+                refused = 13 if os.path.isfile(path) else refused
+    raise Failed("exec", refused)
+
+
+class Supervisor:
+    """
+    The command's parent: passes signals on and waits for the end.
+    """
+
+    def __init__(self):
+        self.command = None
+        self.early = []
+
+    def listen(self):
+        """
+        Takes the signals that are meant for the command.
+        """
+        for number in FORWARDED:
+            _signal.signal(number, self.forward)
+
+    def forward(self, number, frame):
+        """
+        Hands signal *number* to the command, now or once it runs.
+        """
+        if self.command is None:
+            self.early.append(number)
+            return
+        try:
+            os.kill(self.command, number)
+        except ProcessLookupError:
+            pass  # it has just ended
+
+    def wait(self):
+        """
+        The command's wait status and usage; other children are only collected.
+        """
+        for number in self.early:
+            self.forward(number, None)
+        while True:
+            pid, status, usage = os.wait4(-1, 0)
+            if pid == self.command:
+                return status, usage
+
+
+def step(name, action, *arguments):
+    """
+    Runs *action*; its error becomes the failure of step *name*.
+    """
+    try:
+        return action(*arguments)
+    except (OSError, ValueError) as error:
+        raise Failed(name, getattr(error, "errno", None) or 22) from None
+
+
+def run(order, report):
+    """
+    Confines this process by *order*, starts the command in it and reports its end.
+    """
+    environment = dict(order["environment"])
+    prctl = SYS_PRCTL[os.uname().machine]
+    supervisor = Supervisor()
+    supervisor.listen()
+    step("descriptors", keep_only, order["pass_fds"])
+    step("privileges", syscall, prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    step("privileges", syscall, prctl, PR_SET_DUMPABLE, 0, 0, 0, 0)
+    step("cwd", os.chdir, order["cwd"])
+    for number, limit in order["rlimits"]:
+        step("limits", set_limit, number, limit)
+    if order["landlock"]:
+        step("landlock", restrict_files, order["landlock"])
+    supervisor.command = spawn(order["argv"], environment)
+    os.write(report, b'{"started": 1}\n')
+    status, usage = supervisor.wait()
+    code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -1
+    number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    os.write(
+        report,
+        b'{"exit": %d, "signal": %d, "user_us": %d, "system_us": %d, "max_rss_kb": %d}\n'
+        % (code, number, usage.ru_utime * 1e6, usage.ru_stime * 1e6, usage.ru_maxrss),
+    )
+
+
+def set_limit(number, limit):
+    """
+    Sets both limits of a resource to *limit*, or to what is permitted if that is less.
+    """
+    hard = resource.getrlimit(number)[1]
+    if hard != resource.RLIM_INFINITY:
+        limit = min(limit, hard)
+    resource.setrlimit(number, (limit, limit))
+
+
+def main(payload, report):
+    """
+    Reads the order from descriptor *payload* and carries it out.
+    """
+    try:
+        run(marshal.loads(os.read(payload, READ_SIZE)), report)
+    except Failed as failure:
+        os.write(report, b'{"error": "%s", "errno": %d}\n' % (failure.args[0].encode(), failure.args[1]))
+        os._exit(125)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,20 @@
+"""
+The only room that starts processes: it runs a launch plan and ends the whole tree.
+"""
+
+from sandboxkit.process._client import broker_pid, interpreter, shutdown
+from sandboxkit.process._direct import direct_plan
+from sandboxkit.process._run import Outcome, PipeReader, PipeWriter, Running, launch, run
+
+__all__ = [
+    "Outcome",
+    "PipeReader",
+    "PipeWriter",
+    "Running",
+    "broker_pid",
+    "direct_plan",
+    "interpreter",
+    "launch",
+    "run",
+    "shutdown",
+]

@@ -1,0 +1,591 @@
+"""
+The spawn broker: a small single-threaded process that starts and ends every box.
+
+The application cannot do it itself: a box dies with the *thread* that started it
+(`bwrap --die-with-parent`), `fork` of a large or threaded application is slow or
+unsafe, and after a SIGKILL nobody would be left to end the boxes. The broker is one
+thread that lives as long as the application's process and no longer: it holds a pidfd
+of it, because a forked worker keeps the channel open.
+
+Runs under `python -I -S`, standard library only, and imports nothing of the package.
+
+Channel (SEQPACKET): one datagram a launch, with descriptors attached: a control
+socket, a memfd with the plan as JSON, then what the plan's `fds` names. On the control
+socket the broker reports JSON objects, one a datagram, the last one with `done`; the
+application sends `kill` or `signal N`, and closing the socket kills.
+
+Source: pidfd_open(2), prctl(2) PR_SET_CHILD_SUBREAPER, mount_setattr(2), open_tree(2),
+move_mount(2), user_namespaces(7).
+"""
+
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+
+IDLE_SECONDS = 60.0
+MAX_FDS = 250
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUSER = 0x10000000
+MS_NOSUID, MS_NODEV, MS_REC, MS_PRIVATE = 0x2, 0x4, 0x4000, 0x40000
+SYS_OPEN_TREE, SYS_MOVE_MOUNT, SYS_MOUNT_SETATTR = 428, 429, 442  # one number on all architectures
+AT_FDCWD, AT_EMPTY_PATH, AT_RECURSIVE = -100, 0x1000, 0x8000
+OPEN_TREE_CLONE = 1
+MOVE_MOUNT_F_EMPTY_PATH = 0x4
+MOUNT_ATTR_IDMAP = 0x00100000
+ALL_SIGNALS = [number for number in range(1, signal.NSIG) if number not in (signal.SIGKILL, signal.SIGSTOP, 32, 33)]
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+class StagingFailed(OSError):
+    """
+    A step on the way to an unprivileged uid was refused.
+    """
+
+
+def checked(step, value):
+    """
+    *value*, unless it says that the kernel refused *step*.
+    """
+    if value < 0:
+        number = ctypes.get_errno()
+        raise StagingFailed(number, step)
+    return value
+
+
+def kernel(step, number, *arguments):
+    """
+    Makes the kernel call *number* for *step*.
+    """
+    raw = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
+    return checked(step, libc.syscall(ctypes.c_long(number), *raw))
+
+
+def mount(source, target, kind, flags, data):
+    """
+    mount(2).
+    """
+    checked("mount", libc.mount(source, target, kind, ctypes.c_ulong(flags), data))
+
+
+class IdMaps:
+    """
+    User namespaces that only hold an id map, one for each map, kept for reuse.
+    """
+
+    def __init__(self):
+        self.namespaces = {}
+
+    def namespace(self, rows):
+        """
+        A descriptor of a user namespace that maps by *rows*.
+        """
+        if rows not in self.namespaces:
+            self.namespaces[rows] = self.create(rows)
+        return self.namespaces[rows]
+
+    def create(self, rows):
+        """
+        Makes the namespace in a short-lived child and keeps it by descriptor.
+        """
+        ready, done = os.pipe(), os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            refused = libc.unshare(CLONE_NEWUSER)
+            os.write(ready[1], b"%d" % (ctypes.get_errno() if refused else 0))
+            os.close(done[1])
+            os.read(done[0], 1)
+            os._exit(0)
+        try:
+            number = int(os.read(ready[0], 16))
+            if number:
+                raise StagingFailed(number, "create a user namespace for the id map")
+            text = "".join("%d %d %d\n" % row for row in rows)
+            for name in ("uid_map", "gid_map"):
+                with open("/proc/%d/%s" % (pid, name), "w") as file:
+                    file.write(text)
+            return os.open("/proc/%d/ns/user" % pid, os.O_RDONLY | os.O_CLOEXEC)
+        finally:
+            for fd in (*ready, *done):
+                os.close(fd)
+            os.waitpid(pid, 0)
+
+
+def stage(order, namespace):
+    """
+    Clones every source into a private mount namespace, then gives up root for good.
+    """
+    checked("unshare the mount namespace", libc.unshare(CLONE_NEWNS))
+    mount(None, b"/", None, MS_REC | MS_PRIVATE, None)
+    trees = [clone_tree(path, namespace if mapped else None) for path, mapped in order["sources"]]
+    directory = os.fsencode(order["directory"])
+    mount(b"tmpfs", directory, b"tmpfs", MS_NOSUID | MS_NODEV, b"size=1m,mode=0755")
+    for number, tree in enumerate(trees):
+        place = b"%s/%d" % (directory, number)
+        if os.fstat(tree).st_mode & 0o170000 == 0o040000:
+            os.mkdir(place)
+        else:
+            os.close(os.open(place, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o444))
+        kernel("attach", SYS_MOVE_MOUNT, tree, b"", AT_FDCWD, place, MOVE_MOUNT_F_EMPTY_PATH)
+        os.close(tree)
+    os.setgroups([])
+    os.setresgid(order["gid"], order["gid"], order["gid"])
+    os.setresuid(order["uid"], order["uid"], order["uid"])
+
+
+def clone_tree(path, namespace):
+    """
+    A detached copy of the mount at *path*, id-mapped by *namespace* unless None.
+    """
+    flags = OPEN_TREE_CLONE | os.O_CLOEXEC | AT_RECURSIVE
+    tree = kernel("open %s" % path, SYS_OPEN_TREE, AT_FDCWD, os.fsencode(path), flags)
+    if namespace is not None:
+        attributes = struct.pack("QQQQ", MOUNT_ATTR_IDMAP, 0, 0, namespace)
+        kernel("id-map %s" % path, SYS_MOUNT_SETATTR, tree, b"", AT_EMPTY_PATH, attributes, len(attributes))
+    return tree
+
+
+def above(fds, floor):
+    """
+    Copies of *fds* with numbers of at least *floor*, so that no target covers a source.
+    """
+    copies = []
+    try:
+        for fd in fds:
+            copies.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, floor))
+    except OSError:
+        close_all(copies)
+        raise
+    return copies
+
+
+def close_all(fds):
+    """
+    Closes every descriptor of *fds*.
+    """
+    for fd in fds:
+        os.close(fd)
+
+
+def set_limit(number, limit):
+    """
+    Sets both limits of a resource to *limit*, or to what is permitted if that is less.
+    """
+    hard = resource.getrlimit(number)[1]
+    if hard != resource.RLIM_INFINITY:
+        limit = min(limit, hard)
+    resource.setrlimit(number, (limit, limit))
+
+
+class Box:
+    """
+    One launched command and the processes that came of it.
+    """
+
+    def __init__(self, control, pid, status):
+        self.control = control
+        self.pid = pid
+        self.pidfd = os.pidfd_open(pid)
+        self.status = status
+        self.init = None
+        self.pending = b""
+        self.is_killed = False
+
+    def kill(self):
+        """
+        Ends the box: through its first process where that is known.
+        """
+        self.is_killed = True
+        self.send(signal.SIGKILL)
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except OSError:
+            pass  # no group of its own, or gone
+
+    def send(self, number):
+        """
+        Sends signal *number* to the box's first process, or to what builds the box.
+        """
+        try:
+            signal.pidfd_send_signal(self.init if self.init is not None else self.pidfd, number)
+        except OSError:
+            pass  # it has ended
+
+    def tell(self, message):
+        """
+        Reports *message* to the application, if it still listens.
+        """
+        try:
+            self.control.send(json.dumps(message).encode())
+        except OSError:
+            pass  # it went away; its end of the socket says so too
+
+    def read_status(self):
+        """
+        Takes what the sandbox program and the child inside reported; False at the end.
+        """
+        try:
+            data = os.read(self.status, 65536)
+        except BlockingIOError:
+            return True
+        if not data:
+            return False
+        *lines, self.pending = (self.pending + data).split(b"\n")
+        for line in lines:
+            self.take(line)
+        if len(self.pending) > 65536:
+            self.pending = b""
+        return True
+
+    def take(self, line):
+        """
+        Acts on one status line.
+        """
+        try:
+            record = json.loads(line)
+        except ValueError:
+            return  # not ours; a record that matters is never broken
+        if not isinstance(record, dict):
+            return
+        if "child-pid" in record:
+            self.adopt(record["child-pid"])
+        elif record.keys() & {"started", "exit", "error"}:
+            self.tell(record)
+
+    def adopt(self, pid):
+        """
+        Holds on to the box's first process, if it really is one of this box.
+        """
+        try:
+            fd = os.pidfd_open(pid)
+        except OSError:
+            return
+        if parent_of(pid) not in (self.pid, os.getpid()):
+            os.close(fd)
+            return
+        self.init = fd
+        if self.is_killed:
+            self.send(signal.SIGKILL)
+
+    def close(self):
+        """
+        Lets go of every descriptor.
+        """
+        self.control.close()
+        close_all([fd for fd in (self.pidfd, self.status, self.init) if fd is not None])
+
+
+def parent_of(pid):
+    """
+    The parent of *pid*, or None where it is gone.
+    """
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def children():
+    """
+    The process ids of this process's children.
+    """
+    try:
+        with open("/proc/self/task/%d/children" % os.getpid()) as file:
+            return {int(pid) for pid in file.read().split()}
+    except OSError:
+        found = {int(name) for name in os.listdir("/proc") if name.isdigit()}
+        return {pid for pid in found if parent_of(pid) == os.getpid()}
+
+
+class Broker:
+    """
+    The event loop over the channel, the application and the boxes.
+    """
+
+    def __init__(self, channel, owner):
+        self.channel = channel
+        self.boxes = {}
+        self.maps = IdMaps()
+        self.is_closing = False
+        self.actions = {}
+        self.poll = select.epoll()
+        self.watch(channel.fileno(), self.take)
+        self.watch(owner, self.close)
+
+    def watch(self, fd, action):
+        """
+        Calls *action* whenever *fd* is ready to be read.
+        """
+        self.actions[fd] = action
+        self.poll.register(fd, select.EPOLLIN)
+
+    def forget(self, *fds):
+        """
+        Stops watching *fds*.
+        """
+        for fd in fds:
+            if self.actions.pop(fd, None):
+                self.poll.unregister(fd)
+
+    def serve(self):
+        """
+        Works until the application goes, or nothing was asked of it for a while.
+        """
+        while not self.is_closing:
+            events = self.poll.poll(None if self.boxes else IDLE_SECONDS)
+            if not events and not self.boxes:
+                self.retire()
+            for fd, _ in events:
+                if action := self.actions.get(fd):
+                    action()
+
+    def close(self):
+        """
+        Ends the loop: the application is gone.
+        """
+        self.is_closing = True
+
+    def retire(self):
+        """
+        Closes the door, serves what already stands in it, and ends the loop.
+        """
+        self.channel.shutdown(socket.SHUT_RD)
+        while self.accept():
+            pass
+        self.forget(self.channel.fileno())
+        while self.boxes and not self.is_closing:
+            for fd, _ in self.poll.poll():
+                if action := self.actions.get(fd):
+                    action()
+        self.close()
+
+    def take(self):
+        """
+        Takes one launch; the channel's end means that the application is done with us.
+        """
+        if not self.accept():
+            self.close()
+
+    def hear(self, box):
+        """
+        Takes what was reported from inside *box*.
+        """
+        if not box.read_status():
+            self.forget(box.status)
+
+    def obey(self, box):
+        """
+        Takes one message of the application about *box*; its end kills.
+        """
+        try:
+            message = box.control.recv(64)
+        except BlockingIOError:
+            return
+        except OSError:
+            message = b""
+        if message.startswith(b"signal "):
+            box.send(int(message[7:]))
+            return
+        box.kill()
+        if not message:
+            self.forget(box.control.fileno())
+
+    def accept(self):
+        """
+        Takes one launch from the channel; False when there is none and never will be.
+        """
+        try:
+            data, ancillary, _, _ = self.channel.recvmsg(16, socket.CMSG_SPACE(MAX_FDS * 4), socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        fds = [fd for _, _, raw in ancillary for fd in struct.unpack("%di" % (len(raw) // 4), raw)]
+        if not data and not fds:
+            return False
+        if len(fds) < 2:
+            close_all(fds)
+            return True
+        control = socket.socket(fileno=fds.pop(0))
+        try:
+            self.launch(control, fds.pop(0), fds)
+        finally:
+            close_all(fds)
+        return True
+
+    def launch(self, control, plan, fds):
+        """
+        Starts what the memfd *plan* describes.
+        """
+        control.setblocking(False)
+        status, report = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        os.set_blocking(report, True)
+        try:
+            with open(plan, "rb") as file:
+                order = json.loads(file.read())
+            pid = self.start(order, fds, report)
+        except OSError as error:
+            refused = {"error": "broker", "errno": error.errno or errno.EIO, "text": str(error.strerror)}
+            control.send(json.dumps(refused).encode())
+            control.send(b'{"done": -1}')
+            control.close()
+            os.close(status)
+            return
+        finally:
+            os.close(report)
+        box = Box(control, pid, status)
+        self.boxes[pid] = box
+        self.watch(box.status, lambda: self.hear(box))
+        self.watch(box.pidfd, lambda: self.finish(box))
+        self.watch(box.control.fileno(), lambda: self.obey(box))
+
+    def start(self, order, fds, report):
+        """
+        The process id of the newly started program of *order*.
+        """
+        targets = order["fds"]
+        reports = [fd for fd in order["report_fds"]]
+        floor = max([*targets, *reports, 2]) + 1
+        copies = above([*fds, *[report] * len(reports)], floor)
+        try:
+            moves = list(zip(copies, [*targets, *reports], strict=True))
+            if order["staging"] or order["is_direct"]:
+                return self.fork(order, moves, report)
+            actions = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in moves]
+            return os.posix_spawn(order["argv"][0], order["argv"], order["environment"], file_actions=actions, setsigdef=ALL_SIGNALS, setsigmask=())
+        finally:
+            close_all(copies)
+
+    def fork(self, order, moves, report):
+        """
+        Starts the program in a child that first changes what exec keeps.
+        """
+        staging = order["staging"]
+        namespace = self.maps.namespace(tuple(map(tuple, staging["id_map"]))) if staging else None
+        parent = os.getpid()
+        pid = os.fork()
+        if pid:
+            return pid
+        stage_name = "exec"
+        try:
+            for number in ALL_SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            os.setsid()
+            if staging:
+                stage_name = "staging"
+                stage(staging, namespace)
+            stage_name = "cwd"
+            os.chdir(order["cwd"])
+            stage_name = "limits"
+            for number, limit in order["rlimits"]:
+                set_limit(number, limit)
+            libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+            if os.getppid() != parent:
+                os._exit(125)
+            stage_name = "exec"
+            for source, target in moves:
+                os.dup2(source, target)
+            os.execve(order["argv"][0], order["argv"], order["environment"])
+        except OSError as error:
+            text = "%s: %s" % (error.strerror, os.strerror(error.errno or 0)) if isinstance(error, StagingFailed) else str(error.strerror)
+            failure = {"error": stage_name, "errno": error.errno or errno.EIO, "text": text}
+            os.write(report, json.dumps(failure).encode() + b"\n")
+        finally:
+            os._exit(125)
+
+    def finish(self, box):
+        """
+        Collects a box whose launched process has ended, and whatever it left behind.
+        """
+        _, status = os.waitpid(box.pid, 0)
+        del self.boxes[box.pid]
+        self.forget(box.pidfd, box.status, box.control.fileno())
+        self.sweep()
+        while box.read_status():
+            if not select.select([box.status], [], [], 0)[0]:
+                break
+        box.tell({"done": status})
+        box.close()
+
+    def sweep(self):
+        """
+        Ends every child that belongs to no box: what outlived the program it came from.
+
+        A box's first process becomes the broker's child when the program that built
+        the box was killed too early to take it along.
+        """
+        while orphans := children() - self.boxes.keys():
+            for pid in orphans:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+                except OSError:
+                    pass  # it ended by itself
+
+    def end(self):
+        """
+        Ends every box and waits until nothing is left.
+        """
+        self.forget(self.channel.fileno())
+        for box in self.boxes.values():
+            self.forget(box.control.fileno())
+            box.kill()
+        deadline = time.monotonic() + 5
+        while self.boxes and time.monotonic() < deadline:
+            for fd, _ in self.poll.poll(0.2):
+                if action := self.actions.get(fd):
+                    action()
+        self.boxes.clear()
+        self.sweep()
+
+
+def keep_only(fds):
+    """
+    Closes every descriptor the application left open, except 0, 1, 2 and *fds*.
+    """
+    previous = 2
+    for fd in sorted(fds):
+        os.closerange(previous + 1, fd)
+        previous = fd
+    os.closerange(previous + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+def main():
+    """
+    Serves the channel whose descriptor, and the application's pidfd, are the arguments.
+    """
+    channel, owner = int(sys.argv[1]), int(sys.argv[2])
+    keep_only([channel, owner])
+    os.set_inheritable(channel, False)
+    os.set_inheritable(owner, False)
+    for number in ALL_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)  # a terminal's signals are for the application
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    libc.prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), 0, 0, 0)
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    os.chdir("/")
+    broker = Broker(socket.socket(fileno=channel), owner)
+    try:
+        broker.serve()
+    finally:
+        broker.end()
+
+
+if __name__ == "__main__":
+    main()

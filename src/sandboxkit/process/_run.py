@@ -1,0 +1,423 @@
+"""
+Runs a launch plan: streams, bounds, deadline, and the end of the whole tree.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+
+from sandboxkit.errors import BrokerError, LaunchError, ProgramNotExecutableError, ProgramNotFoundError, SetupError
+from sandboxkit.model import Termination, Usage
+from sandboxkit.process._client import Control, submit
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from sandboxkit.model import LaunchPlan
+
+__all__ = ["Outcome", "PipeReader", "PipeWriter", "Running", "launch", "run"]
+
+_CHUNK = 1 << 16
+_KILL_FACTOR = 16
+_KILL_FLOOR = 1 << 20
+_ENOENT, _EACCES, _ENOEXEC, _E2BIG, _ENOTDIR = 2, 13, 8, 7, 20
+_PIPE_BYTES = 1 << 16
+_KILL_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """
+    How a launched command ended, before a backend adds what it enforced.
+
+    Attributes are those of `ExecResult` with the same names.
+    """
+
+    exit_code: int | None
+    signal: int | None
+    termination: Termination
+    stdout: bytes
+    stderr: bytes
+    truncated: bool
+    duration_s: float
+    usage: Usage | None
+
+
+class PipeReader(anyio.abc.ByteReceiveStream):
+    """
+    What a command writes, as it comes.
+    """
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self._fd = fd
+
+    async def receive(self, max_bytes: int = _CHUNK) -> bytes:
+        """
+        The next bytes.
+
+        Raises:
+            anyio.EndOfStream: Every process that could write has ended.
+            anyio.ClosedResourceError: This end was closed.
+        """
+        while True:
+            if self._fd < 0:
+                raise anyio.ClosedResourceError
+            try:
+                data = os.read(self._fd, max_bytes)
+            except BlockingIOError:
+                await anyio.wait_readable(self._fd)
+                continue
+            if not data:
+                raise anyio.EndOfStream
+            return data
+
+    def close(self) -> None:
+        """
+        Closes this end now.
+        """
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    async def aclose(self) -> None:
+        """
+        Closes this end.
+        """
+        self.close()
+
+
+class PipeWriter(anyio.abc.ByteSendStream):
+    """
+    What a command reads.
+    """
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self._fd = fd
+
+    async def send(self, item: bytes) -> None:
+        """
+        Hands over *item* whole.
+
+        Raises:
+            anyio.BrokenResourceError: Nothing in the box reads any more.
+            anyio.ClosedResourceError: This end was closed.
+        """
+        view = memoryview(item)
+        while view:
+            if self._fd < 0:
+                raise anyio.ClosedResourceError
+            try:
+                view = view[os.write(self._fd, view) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self._fd)
+            except BrokenPipeError as exc:
+                raise anyio.BrokenResourceError from exc
+
+    def close(self) -> None:
+        """
+        Closes this end now, so that the command reads an end of file.
+        """
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    async def aclose(self) -> None:
+        """
+        Closes this end.
+        """
+        self.close()
+
+
+class Running:
+    """
+    A launched command.
+    """
+
+    def __init__(self, plan: LaunchPlan, control: Control, started: float) -> None:
+        self._plan = plan
+        self._control = control
+        self._records: dict[str, Any] = {}
+        self._status: int | None = None
+        self.started = started
+        self.is_done = False
+        self.ended_for: Termination | None = None
+
+    def kill(self, because: Termination = Termination.KILLED) -> None:
+        """
+        Ends the command and everything it started, at once.
+        """
+        self.ended_for = self.ended_for or because
+        self._control.order("kill")
+
+    def send_signal(self, number: int) -> None:
+        """
+        Sends signal *number* to the command.
+        """
+        self._control.order(f"signal {int(number)}")
+
+    async def wait(self) -> None:
+        """
+        Waits until the command and everything it started has ended.
+
+        Raises:
+            BrokerError: The broker was ended meanwhile; the box went with it.
+        """
+        while not self.is_done:
+            message = await self._control.receive()
+            if message is None:
+                self.is_done = True
+                if self.ended_for is None:
+                    raise BrokerError("the process that starts commands was ended during the run, and the box with it")
+            elif "done" in message:
+                self._status, self.is_done = message["done"], True
+            else:
+                self._records.update(message)
+
+    def outcome(self, stdout: bytes = b"", stderr: bytes = b"", *, truncated: bool = False) -> Outcome:
+        """
+        How it ended.
+
+        Raises:
+            LaunchError: It never started.
+        """
+        if "error" in self._records:
+            raise _launch_error(self._plan, self._records, stderr)
+        supervised = self._plan.confinement is not None
+        if supervised and not self.ended_for and "started" not in self._records:
+            raise SetupError(self._plan.backend, _said(stderr, self._status))
+        code, number = self._supervised_end() if supervised else self._direct_end()
+        return Outcome(
+            exit_code=code,
+            signal=number,
+            termination=self._termination(code, number),
+            stdout=stdout,
+            stderr=stderr,
+            truncated=truncated,
+            duration_s=time.monotonic() - self.started,
+            usage=_usage(self._records),
+        )
+
+    def _supervised_end(self) -> tuple[int | None, int | None]:
+        if "exit" not in self._records:
+            return None, None
+        number = self._records["signal"]
+        return (None, number) if number else (self._records["exit"], None)
+
+    def _direct_end(self) -> tuple[int | None, int | None]:
+        status = self._status
+        if status is None or status < 0:
+            return None, None
+        if os.WIFSIGNALED(status):
+            return None, os.WTERMSIG(status)
+        return os.WEXITSTATUS(status), None
+
+    def _termination(self, code: int | None, number: int | None) -> Termination:
+        if code is not None:
+            return Termination.EXITED
+        if self.ended_for:
+            return self.ended_for
+        return Termination.SIGNALED if number is not None else Termination.KILLED
+
+
+def _usage(records: Mapping[str, Any]) -> Usage | None:
+    if "exit" not in records:
+        return None
+    return Usage(records["user_us"] / 1e6, records["system_us"] / 1e6, records["max_rss_kb"] * 1024)
+
+
+def _said(stderr: bytes, status: int | None) -> str:
+    text = stderr[-2000:].decode(errors="replace").strip()
+    return text or f"it ended with status {status} and said nothing"
+
+
+def _launch_error(plan: LaunchPlan, record: Mapping[str, Any], stderr: bytes) -> LaunchError:
+    stage, number = record["error"], record.get("errno", 0)
+    why = os.strerror(number)
+    argv = plan.confinement.argv if plan.confinement else plan.argv
+    where = f"in the {plan.backend} sandbox" if plan.confinement else "on this machine"
+    if stage == "exec" and number in (_ENOENT, _ENOTDIR):
+        return ProgramNotFoundError(argv[0], f"{where}; name one that a directory of its PATH holds and the spec lets it read")
+    if stage == "exec" and number == _EACCES:
+        return ProgramNotExecutableError(argv[0], f"{why}; it is not marked executable, or the spec does not let the box read it")
+    if stage == "exec" and number == _ENOEXEC:
+        return ProgramNotExecutableError(argv[0], "it is neither a program of this machine nor a script with a #! line")
+    if stage == "exec" and number == _E2BIG:
+        return ProgramNotExecutableError(argv[0], "its arguments and environment are too long; the kernel takes 128 KiB an argument, so hand more over on stdin or in a file")
+    detail = record.get("text") or why
+    return SetupError(plan.backend, f"step {stage!r} failed: {detail}" + (f"; {_said(stderr, None)}" if stderr else ""))
+
+
+@contextlib.asynccontextmanager
+async def launch(
+    plan: LaunchPlan,
+    *,
+    stdin: int | None,
+    stdout: int,
+    stderr: int,
+    pass_fds: Mapping[int, int] | None = None,
+) -> AsyncIterator[Running]:
+    """
+    Starts *plan*; leaving the context ends whatever still runs of it.
+
+    Args:
+        plan: What to start.
+        stdin: A descriptor it reads, or None for an empty input. Like the next two it
+            stays open here; the caller closes it.
+        stdout: A descriptor it writes.
+        stderr: Likewise.
+        pass_fds: {number in the command: descriptor here}.
+
+    Raises:
+        BrokerError: The broker could not be reached.
+    """
+    started = time.monotonic()
+    empty = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) if stdin is None else None
+    try:
+        source = stdin if empty is None else empty
+        fds = [(source, 0), (stdout, 1), (stderr, 2), *((fd, number) for number, fd in (pass_fds or {}).items())]
+        control = await submit(plan, fds)
+    finally:
+        if empty is not None:
+            os.close(empty)
+    running = Running(plan, control, started)
+    try:
+        yield running
+    finally:
+        try:
+            if not running.is_done:
+                running.kill()
+                with anyio.CancelScope(shield=True), anyio.move_on_after(_KILL_SECONDS):
+                    await running.wait()
+        finally:
+            control.close()
+
+
+class _Collector:
+    """
+    Keeps the first bytes of a stream and counts the rest.
+    """
+
+    def __init__(self, reader: PipeReader, keep: int) -> None:
+        self._reader = reader
+        self._keep = keep
+        self._chunks: list[bytes] = []
+        self._kept = 0
+        self.seen = 0
+
+    async def collect(self, running: Running) -> None:
+        flood = max(self._keep * _KILL_FACTOR, _KILL_FLOOR)
+        with contextlib.suppress(anyio.EndOfStream, anyio.ClosedResourceError):
+            while True:
+                chunk = await self._reader.receive()
+                self.seen += len(chunk)
+                if self._kept < self._keep:
+                    self._chunks.append(chunk[: self._keep - self._kept])
+                    self._kept += len(self._chunks[-1])
+                if self.seen > flood and running.ended_for is None:
+                    running.kill(Termination.OUTPUT_LIMIT)
+                if self.seen % (_CHUNK * 64) < len(chunk):
+                    await anyio.lowlevel.checkpoint()  # a flood must not starve the deadline
+
+    @property
+    def content(self) -> bytes:
+        return b"".join(self._chunks)
+
+    @property
+    def truncated(self) -> bool:
+        return self.seen > self._kept
+
+
+async def _feed(writer: PipeWriter, data: bytes) -> None:
+    with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        await writer.send(data)
+    writer.close()
+
+
+class _End:
+    """
+    The end of a pipe that goes to the command.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def close(self) -> None:
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+def _pipe_to_us(ends: contextlib.ExitStack) -> tuple[PipeReader, _End]:
+    ours, theirs = os.pipe()
+    reader, end = PipeReader(ours), _End(theirs)
+    ends.callback(reader.close)
+    ends.callback(end.close)
+    return reader, end
+
+
+def _pipe_from_us(ends: contextlib.ExitStack) -> tuple[PipeWriter, _End]:
+    theirs, ours = os.pipe()
+    writer, end = PipeWriter(ours), _End(theirs)
+    ends.callback(writer.close)
+    ends.callback(end.close)
+    return writer, end
+
+
+async def _wait(running: Running, timeout: float | None) -> None:  # noqa: ASYNC109 - see run
+    if timeout is not None:
+        with anyio.move_on_after(max(0.0, running.started + timeout - time.monotonic())):
+            await running.wait()
+        if not running.is_done:
+            running.kill(Termination.TIMED_OUT)
+    await running.wait()
+
+
+async def run(
+    plan: LaunchPlan,
+    *,
+    stdin: bytes | None = None,
+    timeout: float | None = None,  # noqa: ASYNC109 - a deadline is a result here, not an exception
+    max_output_bytes: int = 16 << 20,
+) -> Outcome:
+    """
+    Runs *plan* to its end.
+
+    Args:
+        plan: What to run.
+        stdin: What it reads; None is an empty input.
+        timeout: Seconds until everything is killed; None is no deadline.
+        max_output_bytes: Bytes kept of each of stdout and stderr. Past 16 times as
+            much (at least 1 MiB) the run is ended.
+
+    Raises:
+        LaunchError: It never started.
+        BrokerError: The broker was ended meanwhile.
+    """
+    with contextlib.ExitStack() as ends:
+        stdout, stdout_end = _pipe_to_us(ends)
+        stderr, stderr_end = _pipe_to_us(ends)
+        feed, feed_end = _pipe_from_us(ends) if stdin else (None, None)
+        collectors = [_Collector(stdout, max_output_bytes), _Collector(stderr, max_output_bytes)]
+        source = feed_end.fd if feed_end else None
+        async with launch(plan, stdin=source, stdout=stdout_end.fd, stderr=stderr_end.fd) as running:
+            for end in (stdout_end, stderr_end, feed_end):
+                if end:
+                    end.close()
+            async with anyio.create_task_group() as tasks:
+                for collector in collectors:
+                    tasks.start_soon(collector.collect, running)
+                if stdin and feed:
+                    tasks.start_soon(_feed, feed, stdin)
+                await _wait(running, timeout)
+        truncated = any(collector.truncated for collector in collectors)
+        return running.outcome(collectors[0].content, collectors[1].content, truncated=truncated)
