@@ -1,0 +1,337 @@
+"""
+Everything that checks the project. `nox` alone runs it all; `nox -l` lists the parts.
+
+Run as root, the test sessions have two lanes: root itself, and then an ordinary user
+in an environment of its own outside root's home, with the built wheel and a copy of
+the tests. Otherwise there is only the lane of whoever runs it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "venv"
+nox.options.error_on_external_run = True
+
+ROOT = Path(__file__).resolve().parent
+PROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
+RUNNING = f"{sys.version_info.major}.{sys.version_info.minor}"
+PYTHONS = sorted({*nox.project.python_versions(PROJECT), RUNNING}, key=lambda version: int(version.split(".")[1]))
+IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
+IN_CI = bool(os.environ.get("CI"))
+
+PASSED_ON = ("CI", "SANDBOXKIT_REQUIRE", "SANDBOXKIT_SOAK_SECONDS", "SANDBOXKIT_SOAK_SEED")
+COPIED = ("tests", "examples", "docs", "benchmarks", "pyproject.toml", "README.md", "CHANGELOG.md")
+
+PLAIN_USER = "sandboxkit-test"
+PLAIN_HOME = Path("/var/lib/sandboxkit-test")
+
+nox.options.sessions = [
+    "lint",
+    "typing",
+    f"tests-{RUNNING}",
+    "conformance",
+    "minimums",
+    "docs",
+    "wheel",
+    "bench",
+    "soak",
+]
+
+
+def group(name: str) -> tuple[str, ...]:
+    """
+    The requirements of the dependency group *name*.
+    """
+    return nox.project.dependency_groups(PROJECT, name)
+
+
+def own_directory(session: nox.Session) -> Path:
+    """
+    Where the session may write. Not `create_tmp`: that also moves TMPDIR, below which
+    paths get too long for the sockets that tests bind.
+    """
+    return Path(session.virtualenv.location)
+
+
+# -- what the machine needs -----------------------------------------------------------
+
+
+def has_library(name: str) -> bool:
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return False
+    return True
+
+
+def missing_packages() -> list[str]:
+    """
+    Debian's names of what the tests need and this machine lacks.
+    """
+    found = {
+        "bash": shutil.which("bash"),
+        "bubblewrap": shutil.which("bwrap"),
+        "git": shutil.which("git"),
+        "libseccomp2": has_library("libseccomp.so.2"),
+    }
+    if IS_ROOT:
+        found |= {
+            "passwd": shutil.which("useradd"),
+            "python3-venv": system_python(),
+            "util-linux": shutil.which("setpriv"),
+        }
+    return sorted(package for package, present in found.items() if not present)
+
+
+def is_debian() -> bool:
+    release = platform.freedesktop_os_release()
+    return bool({"debian", "ubuntu"} & {release["ID"], *release.get("ID_LIKE", "").split()})
+
+
+def prepare(session: nox.Session) -> None:
+    """
+    Installs what is missing where that is possible, and says how otherwise.
+    """
+    if sys.platform != "linux" or not (missing := missing_packages()):
+        return
+    if not is_debian():
+        session.error(f"install these with your package manager (Debian's names): {' '.join(missing)}")
+    install = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "install", "-y", "--no-install-recommends", *missing]
+    if not IS_ROOT:
+        session.error(f"the tests need more of the system; run: sudo {' '.join(install)}")
+    quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+    session.run("apt-get", "-o", "DPkg::Lock::Timeout=300", "update", "-qq", external=True, env=quiet)
+    session.run(*install, external=True, env=quiet)
+    if still := missing_packages():
+        session.error(f"still missing after the installation: {' '.join(still)}")
+
+
+# -- the wheel, built once ------------------------------------------------------------
+
+
+def wheel(session: nox.Session) -> Path:
+    """
+    The project's wheel; the first session that asks builds it.
+    """
+    directory = ROOT / ".nox" / f"wheel-{os.getpid()}"
+    if not directory.exists():
+        for old in directory.parent.glob("wheel-*"):
+            shutil.rmtree(old)
+        session.run("python", "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", str(directory), str(ROOT))
+    return next(directory.glob("*.whl"))
+
+
+def copy_tests(target: Path) -> None:
+    """
+    Copies all that the tests read, and not the package.
+    """
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            # The repository is not there to be looked at.
+            shutil.copytree(source, target / name, ignore=shutil.ignore_patterns("__pycache__", "test_repository.py"))
+        elif source.exists():
+            shutil.copy(source, target)
+
+
+# -- the plain user's lane ------------------------------------------------------------
+
+
+def system_python() -> str | None:
+    """
+    A Python outside root's home that is new enough and can make environments.
+    """
+    works = "import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))"
+    for path in ("/usr/bin/python3", "/usr/local/bin/python3"):
+        if (
+            Path(path).exists()
+            and subprocess.run([path, "-c", works], capture_output=True, check=False).returncode == 0
+        ):
+            return path
+    return None
+
+
+def plain_environment() -> dict[str, str]:
+    kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    path = f"{PLAIN_HOME / 'venv/bin'}:/usr/local/bin:/usr/bin:/bin"
+    return {"HOME": str(PLAIN_HOME), "LANG": "C.UTF-8", "PATH": path, "USER": PLAIN_USER, **kept}
+
+
+def prepare_plain_user(session: nox.Session) -> None:
+    """
+    Makes the user, its environment from the built wheel, and its copy of the tests.
+    """
+    built = wheel(session)
+    marker = PLAIN_HOME / "venv" / built.parent.name
+    if marker.exists():
+        return
+    if subprocess.run(["id", PLAIN_USER], capture_output=True, check=False).returncode:
+        create = ("useradd", "--system", "--user-group", "--create-home", "--home-dir", str(PLAIN_HOME), PLAIN_USER)
+        session.run(*create, external=True)
+    python = system_python()
+    if python is None:
+        session.error("the plain user's lane needs a Python of 3.11 or newer, with venv, in /usr/bin or /usr/local/bin")
+    session.run(python, "-m", "venv", "--clear", str(PLAIN_HOME / "venv"), external=True)
+    pip = (str(PLAIN_HOME / "venv/bin/python"), "-m", "pip", "install", "-q")
+    session.run(*pip, f"{built}[all]", *group("test"), external=True)
+    copy_tests(PLAIN_HOME / "checkout")
+    marker.touch()
+    session.run("chown", "-R", "--no-dereference", f"{PLAIN_USER}:", str(PLAIN_HOME), external=True)
+
+
+def run_as_plain_user(session: nox.Session, *command: str, env: dict[str, str]) -> None:
+    prepare_plain_user(session)
+    drop = ("setpriv", f"--reuid={PLAIN_USER}", f"--regid={PLAIN_USER}", "--init-groups", "--")
+    with session.chdir(PLAIN_HOME / "checkout"):
+        session.run(
+            *drop,
+            str(PLAIN_HOME / "venv/bin/python"),
+            *command,
+            external=True,
+            env=plain_environment() | env,
+            include_outer_env=False,
+        )
+
+
+def pytest_in_lanes(session: nox.Session, *arguments: str, env: dict[str, str] | None = None) -> None:
+    """
+    Runs pytest on the built wheel as the user that runs nox, and, where that is
+    root, as a plain user again.
+    """
+    prepare(session)
+    session.install(f"{wheel(session)}[all]", *group("test"))
+    command = ("-m", "pytest", *arguments, *session.posargs)
+    session.run("python", *command, env=env or {})
+    if IS_ROOT and sys.platform == "linux":
+        session.log(f"the same again as the plain user {PLAIN_USER}")
+        run_as_plain_user(session, *command, env=env or {})
+
+
+# -- sessions -------------------------------------------------------------------------
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """
+    Style, forbidden calls and the import contracts.
+    """
+    session.install(*group("lint"))
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("lint-imports", "--no-cache", env={"PYTHONPATH": "src"})
+
+
+@nox.session
+def typing(session: nox.Session) -> None:
+    """
+    mypy, strict, over everything that is Python.
+    """
+    session.install(f"{wheel(session)}[all]", *group("typing"))
+    targets = ("src", "tests", "examples", "docs/snippets", "benchmarks", "noxfile.py")
+    session.run("mypy", *(target for target in targets if (ROOT / target).exists()))
+
+
+@nox.session(python=PYTHONS)
+def tests(session: nox.Session) -> None:
+    """
+    The whole suite on the built wheel, in every lane.
+    """
+    pytest_in_lanes(session, "--ignore=tests/conformance", "--ignore=tests/soak")
+
+
+@nox.session
+def conformance(session: nox.Session) -> None:
+    """
+    What every backend must keep, on each backend this machine can run.
+    """
+    pytest_in_lanes(session, "tests/conformance")
+
+
+@nox.session
+def minimums(session: nox.Session) -> None:
+    """
+    The suite with every dependency at its lower bound.
+    """
+    prepare(session)
+    constraints = own_directory(session) / "minimums.txt"
+    constraints.write_text("\n".join(lower_bounds()) + "\n")
+    session.install(f"{wheel(session)}[all]", *group("test"), "--constraint", str(constraints))
+    session.run("python", "-m", "pytest", "--ignore=tests/soak", *session.posargs)
+
+
+def lower_bounds() -> list[str]:
+    """
+    Each runtime dependency of pyproject.toml, pinned to the least version it allows.
+    """
+    extras = PROJECT["project"]["optional-dependencies"]
+    requirements = [*PROJECT["project"]["dependencies"], *extras["bwrap"], *extras["testing"]]
+    return sorted(requirement.replace(">=", "==", 1) for requirement in requirements)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """
+    Builds the documentation; a broken link is an error. The tests run its snippets.
+    """
+    session.install(*group("docs"))
+    session.run("mkdocs", "build", "--strict", "--site-dir", str(own_directory(session) / "site"))
+
+
+@nox.session(name="wheel")
+def wheel_session(session: nox.Session) -> None:
+    """
+    The wheel holds every file of the package, and works without extras or `src`.
+    """
+    prepare(session)
+    built = wheel(session)
+    package = ROOT / "src" / "sandboxkit"
+    files = {
+        f"sandboxkit/{p.relative_to(package)}"
+        for p in package.rglob("*")
+        if p.is_file() and "__pycache__" not in p.parts
+    }
+    if lacking := sorted(files - set(zipfile.ZipFile(built).namelist())):
+        session.error(f"the wheel lacks {' '.join(lacking)}")
+    session.install(str(built), *group("test"))
+    copy = own_directory(session) / "checkout"
+    copy_tests(copy)
+    with session.chdir(copy):
+        session.run("sandboxkit", "demo")
+        session.run("python", "-m", "pytest", "--ignore=tests/conformance", "--ignore=tests/soak", *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """
+    The benchmarks, short; `nox -s bench -- ARGUMENTS` runs them otherwise.
+    """
+    prepare(session)
+    session.install(f"{wheel(session)}[all]")
+    session.run("python", "benchmarks/run.py", *(session.posargs or ["--quick"]))
+
+
+@nox.session
+def soak(session: nox.Session) -> None:
+    """
+    Long fuzzing and endurance. In CI each runs 20 s with a fixed seed.
+    """
+    seconds = os.environ.get("SANDBOXKIT_SOAK_SECONDS", "20" if IN_CI else "120")
+    env = {"SANDBOXKIT_SOAK_SECONDS": seconds}
+    if IN_CI:
+        env["SANDBOXKIT_SOAK_SEED"] = "0"
+    prepare(session)
+    session.install(f"{wheel(session)}[all]", *group("test"))
+    session.run("python", "-m", "pytest", "tests/soak", f"--timeout={int(seconds) + 100}", *session.posargs, env=env)
