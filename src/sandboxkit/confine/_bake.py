@@ -14,13 +14,12 @@ import hashlib
 import itertools
 import os
 import struct
-import sys
 from pathlib import Path
 
 import pyseccomp
 
-from sandboxkit.confine._rules import ALLOW, ARCHITECTURES, DEFAULT, KILL, TABLE, Rule, rules
-from sandboxkit.confine._seccomp import SUMS, filter_name
+from sandboxkit.confine._rules import DEFAULT, KILL, Rule, rules
+from sandboxkit.confine._seccomp import ARCHITECTURES, SUMS, TABLE, filter_name
 
 __all__ = ["VARIANTS", "build"]
 
@@ -43,7 +42,7 @@ def build(arch: str, *, allow_ptrace: bool, allow_nested_userns: bool) -> bytes:
     Any architecture can be compiled on any: libseccomp translates the numbers.
 
     Raises:
-        LookupError: *arch* is not one of `ARCHITECTURES`.
+        LookupError: *arch* is not one of `ARCHITECTURES`, or a rule is not known.
         OSError: libseccomp refuses a rule.
     """
     wanted = rules(arch, allow_ptrace=allow_ptrace, allow_nested_userns=allow_nested_userns)
@@ -100,8 +99,6 @@ def main(directory: Path) -> None:
         (directory / name).write_bytes(written[name])
     sums = (f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in written.items())
     (directory / SUMS).write_text("".join(sums))
-    for name, content in written.items():
-        print(f"{name}: {len(content)} bytes", file=sys.stderr)
 
 
 if __name__ == "__main__":

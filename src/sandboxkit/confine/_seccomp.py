@@ -17,10 +17,15 @@ import hashlib
 import pkgutil
 from functools import cache
 
-from sandboxkit.confine._rules import ARCHITECTURES, TABLE
 from sandboxkit.errors import SetupError
 
-__all__ = ["ARCHITECTURES", "SUMS", "filter_name", "seccomp_filter"]
+__all__ = ["ARCHITECTURES", "SUMS", "TABLE", "filter_name", "seccomp_filter"]
+
+ARCHITECTURES = ("x86_64", "aarch64")
+"""Machines there are filters for, as `os.uname().machine` names them."""
+
+TABLE = "data/syscalls.toml"
+"""The table the filters are compiled from."""
 
 SUMS = "data/filters.sha256"
 """Checksums of the table and the filters made from it, as sha256sum(1) writes them."""
@@ -55,7 +60,9 @@ def seccomp_filter(arch: str, *, allow_ptrace: bool, allow_nested_userns: bool) 
     Source: seccomp(2), bwrap(1).
     """
     if arch not in ARCHITECTURES:
-        raise LookupError(f"there is no seccomp filter for the architecture {arch!r}; there is one for {' and '.join(ARCHITECTURES)}")
+        raise LookupError(
+            f"there is no seccomp filter for the architecture {arch!r}; there is one for {' and '.join(ARCHITECTURES)}"
+        )
     name = filter_name(arch, allow_ptrace=allow_ptrace, allow_nested_userns=allow_nested_userns)
     content = _data(name)
     if _is_current(TABLE, _data(TABLE)) and _is_current(name, content):

@@ -1,0 +1,53 @@
+"""
+Resource limits of a box: `Limits` to numbers for setrlimit(2).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sandboxkit.model import Limits
+
+__all__ = ["rlimits"]
+
+# asm-generic/resource.h; the same on x86_64 and aarch64. The `resource` module has
+# those of the machine that plans, which need not be Linux.
+_CPU, _FSIZE, _DATA, _CORE, _NPROC, _NOFILE, _MEMLOCK, _MSGQUEUE = 0, 1, 2, 4, 6, 7, 8, 12
+
+_SUPERVISORS = 1
+_LOCKED_BYTES = 8 * 1024 * 1024
+_QUEUED_BYTES = 819_200
+
+
+def rlimits(limits: Limits) -> tuple[tuple[int, int], ...]:
+    """
+    (resource, limit) pairs, soft and hard alike, in the order of the numbers.
+
+    Each is a ceiling: where the launcher already runs under less, that stays.
+
+    They bound one process, not the box, except the number of processes, which counts
+    all of the box's user namespace, and holds for no process whose uid is the host's
+    root. Memory is RLIMIT_DATA, private writable memory: RLIMIT_AS also counts
+    reserved addresses, of which WebAssembly and Go take far more than they use.
+    Shared memory and files in memory count nowhere here. A process at its limit of
+    processor time is killed.
+
+    Always: no core dumps, which may go to a program of the host; 8 MiB of locked
+    memory, as Linux 5.16 gives everyone; 800 KiB in message queues, its default too.
+
+    Source: getrlimit(2).
+    """
+    wanted = {
+        _CPU: None if limits.cpu is None else math.ceil(limits.cpu),
+        _FSIZE: limits.file_size_bytes,
+        _DATA: limits.memory_bytes,
+        _CORE: 0,
+        # The child that starts the command and waits for it is a process of the box too.
+        _NPROC: None if limits.processes is None else limits.processes + _SUPERVISORS,
+        _NOFILE: limits.open_files,
+        _MEMLOCK: _LOCKED_BYTES,
+        _MSGQUEUE: _QUEUED_BYTES,
+    }
+    return tuple((resource, limit) for resource, limit in wanted.items() if limit is not None)
