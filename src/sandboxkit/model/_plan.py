@@ -59,7 +59,8 @@ class Mount:
         source: The host path for binds; the link's text for a symlink.
         size: Bytes, for a tmpfs.
         perms: Mode, for a tmpfs or data file.
-        is_idmapped: Whether a root caller's ownership is mapped to the box's user.
+        owner: The (uid, gid) on disk that is shown as the box's user; None leaves
+            the ownership as it is.
         fd: The descriptor that holds a data file's content.
     """
 
@@ -68,7 +69,7 @@ class Mount:
     source: str = ""
     size: int | None = None
     perms: int | None = None
-    is_idmapped: bool = False
+    owner: tuple[int, int] | None = None
     fd: int | None = None
 
 
@@ -130,18 +131,18 @@ class Staging:
     Attributes:
         uid: The user the sandbox program runs as.
         gid: Its group; there are no supplementary ones.
-        sources: (host path, id-mapped) in order; number N of them is `directory`/N.
+        sources: (host path, owner) in order; number N of them is `directory`/N. An
+            owner is the (uid, gid) that is shown as the box's user, and the user's new
+            files get; None leaves the ownership as it is.
         directory: Where they are staged, in the private namespace only.
-        id_map: Rows (first id on disk, first id seen, count) of the id-mapped mounts.
 
     Source: mount_setattr(2), open_tree(2), user_namespaces(7).
     """
 
     uid: int
     gid: int
-    sources: tuple[tuple[str, bool], ...]
+    sources: tuple[tuple[str, tuple[int, int] | None], ...]
     directory: str
-    id_map: tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +162,8 @@ class LaunchPlan:
         mounts: How the box's file tree is built, in order.
         rlimits: Limits set on *argv* itself before it starts, for direct runs.
         staging: The uid drop of a root caller, or None.
+        open_files: (descriptor here, its number in *argv*) the plan itself brings.
+        notes: What a reader should know.
     """
 
     backend: str
@@ -173,6 +176,7 @@ class LaunchPlan:
     mounts: tuple[Mount, ...] = ()
     rlimits: tuple[tuple[int, int], ...] = ()
     staging: Staging | None = None
+    open_files: tuple[tuple[int, int], ...] = ()
     notes: tuple[str, ...] = field(default=())
 
     def describe(self) -> str:
@@ -215,5 +219,5 @@ def _line(mount: Mount) -> str:
     source = f" from {mount.source}" if mount.source and mount.source != mount.target else ""
     size = f" size {mount.size}" if mount.size is not None else ""
     perms = f" mode {mount.perms:04o}" if mount.perms is not None else ""
-    mapped = " id-mapped" if mount.is_idmapped else ""
+    mapped = f" owned by uid {mount.owner[0]}" if mount.owner else ""
     return f"mount     {mount.kind} {mount.target}{source}{size}{perms}{mapped}"

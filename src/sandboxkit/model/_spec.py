@@ -4,11 +4,10 @@
 
 from __future__ import annotations
 
-import os
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -17,11 +16,18 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
+    ValidationError,
     field_validator,
 )
 
+from sandboxkit.errors import SpecError
 from sandboxkit.model._control import BASELINE, Control, Grade
 from sandboxkit.model._paths import Access, strictest
+from sandboxkit.model._real_path import real_path
+from sandboxkit.model._spec_problems import problems
+
+if TYPE_CHECKING:
+    import os
 
 __all__ = [
     "EnvironmentPolicy",
@@ -34,9 +40,9 @@ __all__ = [
 ]
 
 MIB = 1024 * 1024
-_Base = Literal["none", "system", "tools"]
+_Base = Literal["system", "tools"]
 _Mode = Literal["none", "host"]
-_BASES: tuple[_Base, ...] = ("none", "system", "tools")
+_BASES: tuple[_Base, ...] = ("system", "tools")
 _MODES: tuple[_Mode, ...] = ("none", "host")
 
 ProtectionSet = Literal["git", "shell-rc", "ide", "agent-config", "ci", "hook-managers"]
@@ -45,10 +51,23 @@ A named group of files in a writable directory that other programs execute or ob
 """
 _ALL_SETS: frozenset[ProtectionSet] = frozenset({"git", "shell-rc", "ide", "agent-config", "ci", "hook-managers"})
 
+_SORTED = PlainSerializer(sorted, when_used="json")
+"""A set has another order in every process; a record of a spec must not."""
+
 
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
+    if not TYPE_CHECKING:  # type checkers take the signature from the fields
+
+        def __init__(self, **fields: object) -> None:
+            try:
+                super().__init__(**fields)
+            except ValidationError as exc:
+                raise SpecError(*map(str, problems(exc, type(self)))) from None
+
+        # Pydantic's own mark: parts given as mappings are checked with the whole, so that every problem has its full key.
+        __init__.__pydantic_base_init__ = True
 
 def _absolute(path: str) -> str:
     if "\0" in path:
@@ -58,7 +77,6 @@ def _absolute(path: str) -> str:
     if posixpath.normpath(path).lstrip("/") != path.strip("/"):
         raise ValueError(f"{path!r} is not in normal form; write {posixpath.normpath(path)!r}")
     return "/" + path.strip("/")
-
 
 
 _HostPath = Annotated[str, AfterValidator(_absolute)]
@@ -83,8 +101,8 @@ class FilesystemPolicy(_Model):
 
     base: _Base = "tools"
     """
-    What is readable without being named: `none`; `system` (the operating system's
-    own directories); `tools` (also the directories on PATH and the known layouts of
+    What is readable without being named: `system` (the operating system's own
+    directories) or `tools` (also the directories on PATH and the known layouts of
     tools below the home, never the home itself).
     """
     read: _HostPaths = ()
@@ -96,7 +114,7 @@ class FilesystemPolicy(_Model):
     Files and directories that answer EACCES. A path that does not exist when the
     box starts cannot be held back: it is graded and checked after the run.
     """
-    protect: frozenset[ProtectionSet] = _ALL_SETS
+    protect: Annotated[frozenset[ProtectionSet], _SORTED] = _ALL_SETS
     """Groups of files that stay read-only inside writable directories; `git` is always on."""
     tmp_bytes: int = Field(default=1024 * MIB, ge=MIB)
     """Size of the private /tmp, in bytes; /dev/shm and the empty home get as much each."""
@@ -286,7 +304,7 @@ class ProcessPolicy(_Model):
 
 
 def _grade(value: object) -> object:
-    return Grade.from_name(value) if isinstance(value, str) else value
+    return value if isinstance(value, Grade) else Grade.from_name(str(value))
 
 
 _GradeField = Annotated[
@@ -312,7 +330,7 @@ class SandboxSpec(_Model):
     process: ProcessPolicy = ProcessPolicy()
     require: Mapping[Control, _GradeField] = Field(default_factory=dict)
     """Controls that must hold at least this well, beyond the baseline."""
-    allow_degraded: frozenset[Control] = frozenset()
+    allow_degraded: Annotated[frozenset[Control], _SORTED] = frozenset()
     """Controls that may hold less well than required. What was enforced is reported."""
 
     @field_validator("require", mode="after")
@@ -341,6 +359,40 @@ class SandboxSpec(_Model):
         Sees nothing of the host but the operating system's own files, no network.
         """
         return cls(filesystem=FilesystemPolicy(base="system"), **fields)
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> SandboxSpec:
+        """
+        The spec that a TOML or JSON file describes, by its suffix.
+
+        Its keys are the fields of this class. Paths may be relative to the file's
+        directory or start with `~`; symbolic links are followed now. A name in
+        `limits` counts as named, as it does in a call.
+
+        Raises:
+            SpecError: The file cannot be read, or something in it is wrong. Every
+                problem is listed, with its key and line.
+        """
+        from sandboxkit.model._spec_file import spec_from_file
+
+        return spec_from_file(cls, path)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], *, base: str | os.PathLike[str] | None = None) -> SandboxSpec:
+        """
+        The spec that nested mappings describe, as `model_dump(mode="json")` gives them.
+
+        Args:
+            data: The fields of this class.
+            base: The directory relative paths start from, with `~` and symbolic links
+                as in `from_file`; None takes absolute, real paths only.
+
+        Raises:
+            SpecError: Something in it is wrong. Every problem is listed with its key.
+        """
+        from sandboxkit.model._spec_file import spec_from_dict
+
+        return spec_from_dict(cls, data, base)
 
     def requirements(self) -> dict[Control, Grade]:
         """
@@ -382,4 +434,12 @@ class SandboxSpec(_Model):
 
 
 def _resolved(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
-    return tuple(os.path.realpath(os.fspath(path)) for path in paths)
+    real, wrong = [], []
+    for path in paths:
+        try:
+            real.append(real_path(path))
+        except ValueError as exc:
+            wrong.append(str(exc))
+    if wrong:
+        raise SpecError(*wrong)
+    return tuple(real)
