@@ -265,6 +265,13 @@ class EnvironmentPolicy(_Model):
         """
         return any(_covers(pattern, name) for pattern in self.inherit)
 
+    def apply(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """
+        The whole environment of a command whose application has *environ*.
+        """
+        passed = {name: text for name, text in environ.items() if self.inherits(name)}
+        return {**passed, **self.set}
+
     def tighten(self, other: EnvironmentPolicy) -> EnvironmentPolicy:
         """
         Only what both pass on, and only what both set to the same value.

@@ -79,6 +79,18 @@ def mount(source, target, kind, flags, data):
     checked("mount", libc.mount(source, target, kind, ctypes.c_ulong(flags), data))
 
 
+def exchange(owner, seen):
+    """
+    An id map that shows *owner* as *seen* and leaves every other id as it is; on disk
+    *seen* has no counterpart, so nothing can be given to it.
+    """
+    if owner == seen:
+        return "0 0 4294967295\n"
+    low, high = sorted((owner, seen))
+    rows = [(0, 0, low), (owner, seen, 1), (low + 1, low + 1, high - low - 1), (high + 1, high + 1, 4294967295 - high - 1)]
+    return "".join("%d %d %d\n" % row for row in rows if row[2])
+
+
 class IdMaps:
     """
     User namespaces that only hold an id map, one for each map, kept for reuse.
@@ -87,15 +99,16 @@ class IdMaps:
     def __init__(self):
         self.namespaces = {}
 
-    def namespace(self, rows):
+    def namespace(self, owner, user):
         """
-        A descriptor of a user namespace that maps by *rows*.
+        A descriptor of a user namespace that shows *owner*'s files as *user*'s.
         """
-        if rows not in self.namespaces:
-            self.namespaces[rows] = self.create(rows)
-        return self.namespaces[rows]
+        if (owner, user) not in self.namespaces:
+            maps = [exchange(*pair) for pair in zip(owner, user, strict=True)]
+            self.namespaces[owner, user] = self.create(*maps)
+        return self.namespaces[owner, user]
 
-    def create(self, rows):
+    def create(self, uid_map, gid_map):
         """
         Makes the namespace in a short-lived child and keeps it by descriptor.
         """
@@ -111,8 +124,7 @@ class IdMaps:
             number = int(os.read(ready[0], 16))
             if number:
                 raise StagingFailed(number, "create a user namespace for the id map")
-            text = "".join("%d %d %d\n" % row for row in rows)
-            for name in ("uid_map", "gid_map"):
+            for name, text in (("uid_map", uid_map), ("gid_map", gid_map)):
                 with open("/proc/%d/%s" % (pid, name), "w") as file:
                     file.write(text)
             return os.open("/proc/%d/ns/user" % pid, os.O_RDONLY | os.O_CLOEXEC)
@@ -122,13 +134,13 @@ class IdMaps:
             os.waitpid(pid, 0)
 
 
-def stage(order, namespace):
+def stage(order, namespaces):
     """
     Clones every source into a private mount namespace, then gives up root for good.
     """
     checked("unshare the mount namespace", libc.unshare(CLONE_NEWNS))
     mount(None, b"/", None, MS_REC | MS_PRIVATE, None)
-    trees = [clone_tree(path, namespace if mapped else None) for path, mapped in order["sources"]]
+    trees = [clone_tree(path, namespace) for (path, _), namespace in zip(order["sources"], namespaces, strict=True)]
     directory = os.fsencode(order["directory"])
     mount(b"tmpfs", directory, b"tmpfs", MS_NOSUID | MS_NODEV, b"size=1m,mode=0755")
     for number, tree in enumerate(trees):
@@ -473,7 +485,7 @@ class Broker:
         Starts the program in a child that first changes what exec keeps.
         """
         staging = order["staging"]
-        namespace = self.maps.namespace(tuple(map(tuple, staging["id_map"]))) if staging else None
+        namespaces = self.namespaces(staging) if staging else []
         parent = os.getpid()
         pid = os.fork()
         if pid:
@@ -486,7 +498,7 @@ class Broker:
             os.setsid()
             if staging:
                 stage_name = "staging"
-                stage(staging, namespace)
+                stage(staging, namespaces)
             stage_name = "cwd"
             os.chdir(order["cwd"])
             stage_name = "limits"
@@ -505,6 +517,13 @@ class Broker:
             os.write(report, json.dumps(failure).encode() + b"\n")
         finally:
             os._exit(125)
+
+    def namespaces(self, staging):
+        """
+        For each source of *staging* the namespace that maps its owner, or None.
+        """
+        user = (staging["uid"], staging["gid"])
+        return [self.maps.namespace(tuple(owner), user) if owner else None for _, owner in staging["sources"]]
 
     def finish(self, box):
         """

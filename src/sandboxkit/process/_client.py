@@ -221,7 +221,6 @@ def _order(plan: LaunchPlan, targets: Sequence[int]) -> bytes:
                 "gid": staging.gid,
                 "sources": staging.sources,
                 "directory": staging.directory,
-                "id_map": staging.id_map,
             },
         }
     ).encode()
@@ -245,7 +244,7 @@ async def submit(plan: LaunchPlan, fds: Sequence[tuple[int, int]]) -> Control:
             fd = memfd(f"sandboxkit-{file.fd}", file.content)
             stack.callback(os.close, fd)
             files.append((fd, file.fd))
-        passed = [*fds, *files]
+        passed = [*fds, *plan.open_files, *files]
         order = memfd("sandboxkit-plan", _order(plan, [target for _, target in passed]))
         stack.callback(os.close, order)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

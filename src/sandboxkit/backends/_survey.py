@@ -1,0 +1,345 @@
+"""
+Looks at the host once, so that planning can be pure: which paths exist and as what,
+who the caller is, where the tools and this library itself lie.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from sandboxkit.backends._layouts import layouts
+from sandboxkit.errors import SpecError
+from sandboxkit.model import Access, access_of, is_inside
+from sandboxkit.process import interpreter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from sandboxkit.model import SandboxSpec
+
+__all__ = ["Identity", "Survey", "identity", "survey"]
+
+Kind = Literal["directory", "file"]
+
+# A uid and gid no system hands out: above those of systemd (524288-1879048191) and
+# below 2^31, where old file formats end. Never `nobody`, whom other services run as.
+_SPARE_ID = 1_900_000_000
+_SPARE_IDS = 1000
+_WHOLE_RANGE = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """
+    Who the caller is, and who the command is to be.
+
+    Attributes:
+        is_root: Whether the caller is the host's root. Uid 0 of a user namespace that
+            maps only a part of the ids is an ordinary user.
+        uid: The command's user on the host.
+        gid: Its group.
+        is_named: Whether that user has an entry in the user database.
+    """
+
+    is_root: bool
+    uid: int
+    gid: int
+    is_named: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """
+    The host as one spec needs it.
+
+    Attributes:
+        identity: Who the caller is, and who the command is to be.
+        home: The user's home on the host, real path.
+        box_home: Where the box has its own, empty one.
+        kinds: What each path below is; a path that is not listed does not exist.
+        system: Readable system directories.
+        links: Symbolic links to make in the box: (path, text).
+        tools: Readable directories of tools.
+        runtime: What the in-box child needs to start: always readable.
+        launcher: What this library executes or imports: never writable.
+        denied: Existing credentials.
+        protected: Existing names of the protection sets, in writable directories.
+        unprotected: Names of them that cannot be held in place, with the text of the
+            symbolic link that stands there, or None where nothing does.
+        owners: (uid, gid) of each path the spec lets the box see.
+        working_directory: The application's.
+    """
+
+    identity: Identity
+    home: str
+    box_home: str
+    kinds: Mapping[str, Kind]
+    system: tuple[str, ...]
+    links: tuple[tuple[str, str], ...]
+    tools: tuple[str, ...]
+    runtime: tuple[str, ...]
+    launcher: tuple[str, ...]
+    denied: tuple[str, ...]
+    protected: tuple[str, ...]
+    unprotected: tuple[tuple[str, str | None], ...]
+    owners: Mapping[str, tuple[int, int]]
+    working_directory: str
+
+
+def survey(spec: SandboxSpec, *, programs: Iterable[str] = ()) -> Survey:
+    """
+    What the host looks like for *spec*.
+
+    Args:
+        spec: Whose paths are looked at.
+        programs: Sandbox programs that are executed, to be kept read-only.
+
+    Raises:
+        SpecError: A named path does not exist, cannot be reached, is reached through
+            a symbolic link, or holds a protected name that is a symbolic link.
+    """
+    owners = _named(spec)
+    home = _home()
+    system, links = _system()
+    tools = _tools(home) if spec.filesystem.base == "tools" else ()
+    runtime = _existing([sys.base_prefix, interpreter()])
+    protected, unprotected = _protection(spec)
+    denied = _denied(home)
+    return Survey(
+        identity=identity(owners[path] for path in (*spec.filesystem.write, *spec.filesystem.read)),
+        home=home,
+        box_home=_box_home(home, system),
+        kinds=_kinds([*owners, *system, *tools, *runtime, *denied, *protected, *_launcher(programs)]),
+        system=system,
+        links=links,
+        tools=tools,
+        runtime=runtime,
+        launcher=_launcher(programs),
+        denied=denied,
+        protected=protected,
+        unprotected=unprotected,
+        owners=owners,
+        working_directory=_working_directory(),
+    )
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return "/"  # it was removed
+
+
+def _kinds(paths: Iterable[str]) -> dict[str, Kind]:
+    kinds: dict[str, Kind] = {}
+    for path in paths:
+        mode = _mode(path)
+        if mode is not None:
+            kinds[path] = "directory" if stat.S_ISDIR(mode) else "file"
+    return kinds
+
+
+def _mode(path: str) -> int | None:
+    try:
+        return os.lstat(path).st_mode
+    except OSError:
+        return None
+
+
+def _existing(paths: Iterable[str]) -> tuple[str, ...]:
+    real = dict.fromkeys(os.path.realpath(path) for path in paths if _mode(path) is not None)
+    return tuple(path for path in real if _mode(path) is not None)
+
+
+# --- the spec's own paths ---------------------------------------------------------
+
+
+def _named(spec: SandboxSpec) -> dict[str, tuple[int, int]]:
+    problems = []
+    owners = {}
+    for field in ("write", "read", "deny"):
+        for path in getattr(spec.filesystem, field):
+            try:
+                found = _look(path)
+            except SpecError as exc:
+                problems += [f"filesystem.{field}: {problem}" for problem in exc.problems]
+            except FileNotFoundError:
+                if field != "deny":
+                    problems.append(f"filesystem.{field}: {path!r} does not exist; create it first")
+            except OSError as exc:
+                problems.append(f"filesystem.{field}: {path!r} cannot be reached: {exc.strerror}")
+            else:
+                owners[path] = found
+    if problems:
+        raise SpecError(*problems)
+    return owners
+
+
+def _look(path: str) -> tuple[int, int]:
+    real = os.path.realpath(path, strict=True)
+    if real != path:
+        raise SpecError(f"{path!r} is reached through a symbolic link; name its real path {real!r}")
+    found = os.stat(path)
+    if not stat.S_ISDIR(found.st_mode) and not stat.S_ISREG(found.st_mode):
+        raise SpecError(f"{path!r} is neither a directory nor a regular file; sockets and devices are not handed into a box by path")
+    if not os.access(path, os.R_OK):
+        raise SpecError(f"{path!r} cannot be read by this user; give the user access, or leave it out")
+    return found.st_uid, found.st_gid
+
+
+def _protection(spec: SandboxSpec) -> tuple[tuple[str, ...], tuple[tuple[str, str | None], ...]]:
+    tree = spec.filesystem.tree()
+    found: dict[str, None] = {}
+    loose: dict[str, str | None] = {}
+    for root in spec.filesystem.write:
+        for group in sorted(spec.filesystem.protect):
+            for name in layouts().protect[group]:
+                path = os.path.join(root, name)
+                if access_of(path, tree) is not Access.WRITE:
+                    continue
+                link = _first_link(root, name)
+                if link and group == "git":
+                    raise SpecError(f"{link!r} is a symbolic link where a box must keep a file in place; replace it by what it points to, or remove it")
+                if not link and _mode(path) is not None:
+                    found[path] = None
+                else:
+                    loose[link or path] = os.readlink(link) if link else None
+        if stat.S_ISREG(_mode(os.path.join(root, ".git")) or 0):
+            found[os.path.join(root, ".git")] = None  # a worktree or submodule: the file says where the repository is
+    return tuple(found), tuple(loose.items())
+
+
+def _first_link(root: str, name: str) -> str | None:
+    """
+    The first symbolic link on the way from *root* to *name* below it. A mount cannot
+    hold a link in place, and following it would show the box what it points to.
+    """
+    path = root
+    for component in name.split("/"):
+        path = os.path.join(path, component)
+        mode = _mode(path)
+        if mode is None:
+            return None
+        if stat.S_ISLNK(mode):
+            return path
+    return None
+
+
+# --- who ------------------------------------------------------------------------
+
+
+def identity(owners: Iterable[tuple[int, int]] = ()) -> Identity:
+    """
+    Who the caller is, and who a command over files of *owners* is to be.
+    """
+    uid, gid = os.geteuid(), os.getegid()
+    if not _is_host_root(uid):
+        return Identity(False, uid, gid, _is_named(uid))
+    found = {owner for owner, _ in owners}
+    if len(found) == 1 and 0 not in found:
+        uid = found.pop()
+        return Identity(True, uid, _group_of(uid), _is_named(uid))
+    spare = next(number for number in range(_SPARE_ID, _SPARE_ID + _SPARE_IDS) if not _is_named(number))
+    return Identity(True, spare, spare, False)
+
+
+def _is_host_root(uid: int) -> bool:
+    if uid != 0:
+        return False
+    try:
+        rows = Path("/proc/self/uid_map").read_text().split()
+    except OSError:
+        return True
+    return rows == ["0", "0", str(_WHOLE_RANGE)]
+
+
+def _is_named(uid: int) -> bool:
+    try:
+        pwd.getpwuid(uid)
+    except KeyError:
+        return False
+    return True
+
+
+def _group_of(uid: int) -> int:
+    try:
+        return pwd.getpwuid(uid).pw_gid
+    except KeyError:
+        return uid
+
+
+def _home() -> str:
+    named = os.environ.get("HOME", "")
+    if not named.startswith("/"):
+        try:
+            named = pwd.getpwuid(os.geteuid()).pw_dir
+        except KeyError:
+            named = "/"
+    return os.path.realpath(named)
+
+
+def _box_home(home: str, system: Iterable[str]) -> str:
+    """
+    The home's own path, unless an empty directory there would hide the system.
+    """
+    covers = any(is_inside(path, home) for path in system)
+    return "/home/sandbox" if home == "/" or covers or any(is_inside(home, path) for path in ("/proc", "/dev")) else home
+
+
+# --- what is readable without being named -----------------------------------------
+
+
+def _system() -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    directories, links = [], []
+    for path in layouts().system:
+        mode = _mode(path)
+        if mode is not None and stat.S_ISLNK(mode):
+            links.append((path, os.readlink(path)))
+        elif mode is not None:
+            directories.append(path)
+    return tuple(directories), tuple(links)
+
+
+def _tools(home: str) -> tuple[str, ...]:
+    wanted = [*_search_path(), *_moved(), *(os.path.join(home, name) for name in layouts().tools)]
+    return tuple(path for path in _existing(wanted) if not is_inside(home, path) and path != "/")
+
+
+def _search_path() -> Iterator[str]:
+    for directory in os.environ.get("PATH", "").split(":"):
+        if directory.startswith("/") and os.path.isdir(directory):
+            yield directory
+            environment = os.path.dirname(directory.rstrip("/"))
+            if os.path.exists(os.path.join(environment, "pyvenv.cfg")):
+                yield environment
+
+
+def _moved() -> Iterator[str]:
+    for row in layouts().variables:
+        name, _, below = row.partition("/")
+        value = os.environ.get(name, "")
+        if value.startswith("/"):
+            yield os.path.join(value, below)
+
+
+def _denied(home: str) -> tuple[str, ...]:
+    wanted = (*layouts().denied_system, *(os.path.join(home, name) for name in layouts().denied_home))
+    return tuple(path for path in wanted if _mode(path) is not None and not os.path.islink(path)) + _existing(
+        path for path in wanted if os.path.islink(path)
+    )
+
+
+# --- what this library itself runs from -------------------------------------------
+
+
+def _launcher(programs: Iterable[str]) -> tuple[str, ...]:
+    packages = (sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+    here = str(Path(__file__).resolve().parent.parent)
+    return _existing([sys.prefix, sys.base_prefix, sys.exec_prefix, interpreter(), here, *packages, *programs])

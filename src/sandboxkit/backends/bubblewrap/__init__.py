@@ -1,0 +1,151 @@
+"""
+Isolation by bubblewrap: namespaces and mounts outside, seccomp, Landlock and limits
+inside, an unprivileged uid throughout.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+
+from sandboxkit.backends._contract import Detection, Facts, SandboxBackend
+from sandboxkit.backends._survey import survey
+from sandboxkit.backends.bubblewrap._detect import Refusal, refusal, unusable, user_databases
+from sandboxkit.backends.bubblewrap._enforcement import enforcement
+from sandboxkit.backends.bubblewrap._plan import BubblewrapFacts, launch_plan
+from sandboxkit.backends.bubblewrap._program import features, find_programs, landlock_abi
+from sandboxkit.backends.bubblewrap._sandbox import BubblewrapSandbox
+from sandboxkit.errors import BackendUnavailableError, BrokerError, LaunchError, SetupError, SpecError
+from sandboxkit.model import SandboxSpec
+from sandboxkit.process import interpreter
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from sandboxkit.model import Enforcement, Invocation, LaunchPlan
+
+__all__ = ["BubblewrapBackend", "BubblewrapFacts"]
+
+_NAME = "bubblewrap"
+_PATIENCE = 20.0
+
+
+class BubblewrapBackend(SandboxBackend):
+    """
+    The backend for Linux with user namespaces.
+
+    A caller that is root lends its uid to nothing: see `Staging`.
+    """
+
+    def __init__(self) -> None:
+        self._found: Detection | None = None
+
+    @property
+    def name(self) -> str:
+        """
+        `bubblewrap`.
+        """
+        return _NAME
+
+    async def detect(self, spec: SandboxSpec | None = None) -> Detection:
+        """
+        Whether a box starts here: one is started, once.
+        """
+        if self._found is None:
+            self._found = await _detect()
+        found = self._found
+        if spec is None or not found.available:
+            return found
+        return replace(found, facts=_for_spec(_own(found.facts), spec))
+
+    def enforcement(self, spec: SandboxSpec, facts: Facts) -> Enforcement:
+        """
+        What it would enforce for *spec*.
+        """
+        return enforcement(spec, _own(facts))
+
+    def plan(self, invocation: Invocation, spec: SandboxSpec, facts: Facts) -> LaunchPlan:
+        """
+        How it would start *invocation*.
+        """
+        return launch_plan(invocation, spec, _own(facts))
+
+    @asynccontextmanager
+    async def open(self, spec: SandboxSpec) -> AsyncIterator[BubblewrapSandbox]:
+        """
+        A box under *spec*.
+        """
+        found = await self.detect(spec)
+        if not found.available:
+            raise BackendUnavailableError(_NAME, found.reason, found.remedy)
+        facts = _own(found.facts)
+        yield BubblewrapSandbox(spec, facts, enforcement(spec, facts))
+
+
+def _own(facts: Facts) -> BubblewrapFacts:
+    if not isinstance(facts, BubblewrapFacts):
+        raise SpecError("these facts are another backend's; use those of BubblewrapBackend.detect()")
+    return facts
+
+
+def _for_spec(facts: BubblewrapFacts, spec: SandboxSpec) -> BubblewrapFacts:
+    programs = [facts.program.path] if facts.program else []
+    return replace(facts, survey=survey(spec, programs=programs))
+
+
+async def _detect() -> Detection:
+    programs, refused = await anyio.to_thread.run_sync(find_programs)
+    if problem := unusable(programs, refused):
+        return Detection(False, problem.reason, problem.remedy, _facts())
+    meaning = Refusal("no program could be tried", "see the warnings")
+    for candidate in programs:
+        try:
+            program = await features(candidate)
+        except LaunchError as exc:
+            meaning = Refusal(f"{candidate.path} cannot be executed: {exc}", "reinstall it")
+            continue
+        if program.missing:
+            meaning = Refusal(f"{program.path} {program.version} lacks {', '.join(program.missing)}", "install bubblewrap 0.8 or later")
+            continue
+        facts = replace(_facts(), program=program)
+        failed = await _trial(facts)
+        if failed is None:
+            return Detection(True, f"bwrap {program.version} ({program.origin}) runs a box", "", facts, warnings=refused)
+        meaning = failed
+    return Detection(False, meaning.reason, meaning.remedy, _facts(), warnings=refused)
+
+
+def _facts() -> BubblewrapFacts:
+    try:
+        python = interpreter()
+    except BrokerError:
+        python = ""
+    return BubblewrapFacts(
+        landlock_abi=landlock_abi(),
+        machine=os.uname().machine if hasattr(os, "uname") else platform.machine(),
+        kernel=platform.release(),
+        interpreter=python,
+        passwd=user_databases(),
+    )
+
+
+async def _trial(facts: BubblewrapFacts) -> Refusal | None:
+    """
+    Why a box does not start here, or None: only starting one tells.
+    """
+    spec = SandboxSpec.isolated()
+    box = BubblewrapSandbox(spec, _for_spec(facts, spec), enforcement(spec, facts))
+    try:
+        result = await box.run([facts.interpreter, "-I", "-S", "-c", "pass"], timeout=_PATIENCE)
+    except SetupError as exc:
+        return refusal(str(exc.__cause__ or exc))
+    except LaunchError as exc:
+        return Refusal(f"a test box did not run: {exc}", "reinstall the Python that runs this program")
+    if not result.ok:
+        return Refusal(f"a test box {result.outcome}: {result.text('stderr')[-500:]}", "see the message")
+    return None

@@ -1,0 +1,101 @@
+"""
+What a box of bubblewrap enforces, before the shared attack has looked. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sandboxkit.confine import ARCHITECTURES
+from sandboxkit.model import Control, ControlState, Enforcement, Grade
+
+if TYPE_CHECKING:
+    from sandboxkit.backends.bubblewrap._plan import BubblewrapFacts
+    from sandboxkit.model import SandboxSpec
+
+__all__ = ["enforcement"]
+
+
+def enforcement(spec: SandboxSpec, facts: BubblewrapFacts) -> Enforcement:
+    """
+    The claim for *spec* on a machine with *facts*.
+    """
+    layer = f", Landlock ABI {facts.landlock_abi}" if facts.landlock_abi else ", no Landlock on this kernel"
+    return Enforcement(
+        {
+            Control.FS_READ: _enforced("mount namespace of named paths" + layer),
+            Control.FS_WRITE: _enforced("mount namespace of named paths" + layer),
+            Control.FS_DENY_INSIDE_ALLOW: _deny(facts),
+            Control.FS_OVERLAY: _absent("no overlay layer in this version"),
+            Control.NET_NONE: _network(spec),
+            Control.NET_ALLOWLIST: _absent("no egress proxy in this version"),
+            Control.PROCESS_ISOLATION: _isolation(spec, facts),
+            Control.PROCESS_KILL_TREE: _enforced("the box's first process takes its namespace along"),
+            Control.PROCESS_NESTED_USERNS: _nested(spec, facts),
+            Control.SYSCALLS: _syscalls(facts),
+            Control.ENV: _enforced("allowlist, handed over after confinement"),
+            Control.LIMITS_WALL: _enforced("deadline, then SIGKILL of the whole box"),
+            Control.LIMITS_CPU: _partial("RLIMIT_CPU counts each process by itself"),
+            Control.LIMITS_MEMORY: _partial("RLIMIT_DATA counts each process by itself, and not shared memory"),
+            Control.LIMITS_PROCESSES: _processes(spec, facts),
+            Control.LIMITS_FILE_SIZE: _enforced("RLIMIT_FSIZE of every process"),
+            Control.LIMITS_OUTPUT: _enforced("bounded by the reader, then SIGKILL"),
+        }
+    )
+
+
+def _enforced(reason: str) -> ControlState:
+    return ControlState(Grade.ENFORCED, reason)
+
+
+def _partial(reason: str) -> ControlState:
+    return ControlState(Grade.PARTIAL, reason)
+
+
+def _absent(reason: str) -> ControlState:
+    return ControlState(Grade.ABSENT, reason)
+
+
+def _keeps_root(spec: SandboxSpec, facts: BubblewrapFacts) -> bool:
+    is_root = facts.survey is not None and facts.survey.identity.is_root
+    return is_root and Control.PROCESS_ISOLATION in spec.allow_degraded
+
+
+def _deny(facts: BubblewrapFacts) -> ControlState:
+    loose = len(facts.survey.unprotected) if facts.survey else 0
+    if loose:
+        return _partial(f"{loose} protected names do not exist yet, so they are looked for after the run")
+    return _enforced("mounts over denied and protected paths, ancestors pinned")
+
+
+def _network(spec: SandboxSpec) -> ControlState:
+    if spec.network.mode == "none":
+        return _enforced("network namespace with nothing but its own loopback")
+    return _absent("the spec asks for the host's network")
+
+
+def _isolation(spec: SandboxSpec, facts: BubblewrapFacts) -> ControlState:
+    if _keeps_root(spec, facts):
+        return _partial("the command keeps the host's uid 0, as the spec allows")
+    return _enforced("user, pid, ipc, uts and cgroup namespaces; no capabilities; an unprivileged uid")
+
+
+def _nested(spec: SandboxSpec, facts: BubblewrapFacts) -> ControlState:
+    if spec.process.allow_nested_userns:
+        return _absent("the spec allows user namespaces inside")
+    counted = facts.program is not None and "--disable-userns" in facts.program.options
+    return _enforced("seccomp" + (", and a limit of zero in the box's namespace" if counted else ""))
+
+
+def _syscalls(facts: BubblewrapFacts) -> ControlState:
+    if facts.machine in ARCHITECTURES:
+        return _enforced("seccomp allow-list")
+    return _absent(f"no table for the architecture {facts.machine!r}")
+
+
+def _processes(spec: SandboxSpec, facts: BubblewrapFacts) -> ControlState:
+    if _keeps_root(spec, facts):
+        return _absent("RLIMIT_NPROC does not bind the host's uid 0")
+    if spec.limits.processes is None:
+        return _partial("the spec sets no limit")
+    return _enforced("RLIMIT_NPROC, counted in the box's own user namespace")

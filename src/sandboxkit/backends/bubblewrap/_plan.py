@@ -1,0 +1,292 @@
+"""
+From an invocation and a spec to the bwrap command line. Pure.
+"""
+
+from __future__ import annotations
+
+import marshal
+import pkgutil
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from sandboxkit.backends._contract import Facts
+from sandboxkit.backends.bubblewrap._mounts import Node, Tree, box_tree, mounts
+from sandboxkit.confine import landlock_rules, rlimits, seccomp_filter
+from sandboxkit.errors import SpecError
+from sandboxkit.model import FIRST_FREE_FD, Confinement, LaunchPlan, Mount, PlanFile, Staging, is_inside
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sandboxkit.backends._survey import Survey
+    from sandboxkit.backends.bubblewrap._program import Program
+    from sandboxkit.model import Invocation, LandlockRules, SandboxSpec
+
+__all__ = ["BubblewrapFacts", "launch_plan"]
+
+# Descriptors in the started program.
+_ARGS, _SECCOMP, _STATUS, _REPORT, _PAYLOAD, _CODE, _PROGRAM = 3, 4, 5, 6, 7, 8, 9
+_BOOT = f"import marshal,os;exec(marshal.loads(os.read({_CODE},1<<24)))"
+_STAGE = "/tmp"  # noqa: S108 - a mount point in the broker's private mount namespace, nothing is created on the host
+_SHELL_NAME = "sandbox"
+
+
+@dataclass(frozen=True, slots=True)
+class BubblewrapFacts(Facts):
+    """
+    What this machine has for bubblewrap.
+
+    Attributes:
+        program: The bwrap that is executed, or None.
+        landlock_abi: The kernel's Landlock ABI; 0 for none.
+        machine: The architecture, as uname(2) names it.
+        kernel: The kernel's release.
+        interpreter: The Python that runs the in-box child.
+        survey: The host as one spec needs it, or None where no spec was given.
+        passwd: The content of /etc/passwd and of /etc/group, for a user without an
+            entry there.
+    """
+
+    program: Program | None = None
+    landlock_abi: int = 0
+    machine: str = ""
+    kernel: str = ""
+    interpreter: str = ""
+    survey: Survey | None = None
+    passwd: tuple[bytes, bytes] = (b"", b"")
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        The facts worth showing to people, JSON-ready.
+        """
+        program = self.program
+        return {
+            "bwrap": program.path if program else None,
+            "bwrap_origin": program.origin if program else None,
+            "bwrap_version": program.version if program else None,
+            "kernel": self.kernel,
+            "machine": self.machine,
+            "landlock_abi": self.landlock_abi,
+            "disable_userns": bool(program and "--disable-userns" in program.options),
+            "interpreter": self.interpreter,
+        }
+
+
+def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFacts) -> LaunchPlan:
+    """
+    How bwrap starts *invocation* under *spec*.
+
+    Raises:
+        SpecError: The working directory is not visible in the box, or the spec makes
+            something writable that this library runs from.
+    """
+    survey, program = facts.survey, facts.program
+    if survey is None or program is None:
+        raise SpecError("the machine was not looked at for this spec; call detect(spec) first")
+    is_degraded = _keeps_root(spec, survey)
+    tree = box_tree(spec, survey)
+    contents, data = _data_files(tree, survey, facts, invocation.pass_fds)
+    steps = mounts(tree, spec, survey, data=data)
+    staging = None if is_degraded or not survey.identity.is_root else _staging(steps, survey, program)
+    confinement = _confinement(invocation, spec, facts, tree, survey)
+    return LaunchPlan(
+        backend="bubblewrap",
+        argv=_argv(program, facts, staging),
+        environment=(("LD_LIBRARY_PATH", _staged(staging, program.libraries)),) if program.libraries else (),
+        status_fd=_STATUS,
+        files=(
+            PlanFile(_ARGS, _options(spec, facts, steps, staging), "options of bwrap"),
+            PlanFile(_SECCOMP, _filter(spec, facts.machine), "seccomp filter"),
+            PlanFile(_PAYLOAD, _payload(confinement), "order for the child"),
+            PlanFile(_CODE, _child_code(), "code of the child"),
+            *contents,
+        ),
+        open_files=((program.fd, _PROGRAM),) if program.fd is not None else (),
+        confinement=confinement,
+        mounts=steps,
+        staging=staging,
+        notes=_notes(spec, survey, is_degraded=is_degraded),
+    )
+
+
+def _keeps_root(spec: SandboxSpec, survey: Survey) -> bool:
+    return survey.identity.is_root and "process.isolation" in spec.allow_degraded
+
+
+def _notes(spec: SandboxSpec, survey: Survey, *, is_degraded: bool) -> tuple[str, ...]:
+    notes = []
+    if is_degraded:
+        notes.append("the command keeps uid 0, because process.isolation may be degraded")
+    if survey.unprotected and spec.filesystem.write:
+        notes.append(f"{len(survey.unprotected)} protected names do not exist and are looked for after the run")
+    if spec.filesystem.allow_host_interpreter_writes:
+        notes.append("the box may write what this library runs from")
+    return tuple(notes)
+
+
+def _argv(program: Program, facts: BubblewrapFacts, staging: Staging | None) -> tuple[str, ...]:
+    path = f"/proc/self/fd/{_PROGRAM}" if program.fd is not None else program.path
+    child = (facts.interpreter, "-I", "-S", "-c", _BOOT, str(_PAYLOAD), str(_REPORT))
+    return (path, "--args", str(_ARGS), "--json-status-fd", str(_STATUS), "--", *child)
+
+
+def _staged(staging: Staging | None, path: str | None) -> str:
+    if staging is None or path is None:
+        return path or ""
+    number = [source for source, _ in staging.sources].index(path)
+    return f"{staging.directory}/{number}"
+
+
+# --- files --------------------------------------------------------------------------
+
+
+def _data_files(
+    tree: Tree, survey: Survey, facts: BubblewrapFacts, taken: tuple[int, ...]
+) -> tuple[tuple[PlanFile, ...], dict[str, int]]:
+    """
+    The files whose content is not the host's, and the descriptor of each path. Every
+    one has its own: bwrap 0.11 reads an empty file from a descriptor used twice, and
+    0.12 refuses it.
+    """
+    contents = {path: b"" for path, node in tree.nodes.items() if node is Node.HIDDEN and survey.kinds.get(path) == "file"}
+    if not survey.identity.is_named and tree.at("/etc/passwd") is Node.READ:
+        contents["/etc/passwd"], contents["/etc/group"] = _users(survey, facts)
+    numbers = (number for number in range(FIRST_FREE_FD, 10_000) if number not in taken)
+    data = dict(zip(sorted(contents), numbers, strict=False))
+    return tuple(PlanFile(fd, contents[path], f"content of {path}") for path, fd in data.items()), data
+
+
+def _users(survey: Survey, facts: BubblewrapFacts) -> tuple[bytes, bytes]:
+    """
+    The user databases with an entry for the box's user: ssh-keygen, npm and others do
+    not work for a user without one.
+    """
+    uid, gid = survey.identity.uid, survey.identity.gid
+    passwd, group = (content if content.endswith(b"\n") or not content else content + b"\n" for content in facts.passwd)
+    user = f"{_SHELL_NAME}:x:{uid}:{gid}:{_SHELL_NAME}:{survey.box_home}:/bin/sh\n".encode()
+    return passwd + user, group + f"{_SHELL_NAME}:x:{gid}:\n".encode()
+
+
+@cache
+def _child_code() -> bytes:
+    source = pkgutil.get_data("sandboxkit.confine", "_child.py")
+    if source is None:
+        raise SpecError("the file confine/_child.py is missing from the installed package; reinstall it")
+    return marshal.dumps(compile(source, "sandboxkit-child", "exec", optimize=2, dont_inherit=True))
+
+
+def _filter(spec: SandboxSpec, machine: str) -> bytes:
+    return seccomp_filter(
+        machine,
+        allow_ptrace=spec.process.allow_ptrace,
+        allow_nested_userns=spec.process.allow_nested_userns,
+    )
+
+
+# --- what the child is told -----------------------------------------------------------
+
+
+def _confinement(
+    invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFacts, tree: Tree, survey: Survey
+) -> Confinement:
+    environment = {name: survey.box_home if name == "HOME" and value == survey.home else value for name, value in invocation.environment}
+    return Confinement(
+        argv=invocation.argv,
+        environment=tuple(environment.items()),
+        cwd=_working_directory(invocation, spec, tree, survey),
+        rlimits=rlimits(spec.limits),
+        landlock=_landlock(facts.landlock_abi, tree),
+        landlock_abi=facts.landlock_abi,
+        pass_fds=invocation.pass_fds,
+    )
+
+
+def _landlock(abi: int, tree: Tree) -> LandlockRules | None:
+    """
+    A second wall behind the mounts. It cannot take away a part of what it grants, so
+    what is read-only inside a writable directory is the mounts' business alone.
+    """
+    writable = sorted(path for path, node in tree.nodes.items() if node in (Node.WRITE, Node.PRIVATE))
+    return landlock_rules(abi, readable=("/",), writable=(*writable, "/dev/shm"), devices=("/dev", "/proc"))  # noqa: S108
+
+
+def _working_directory(invocation: Invocation, spec: SandboxSpec, tree: Tree, survey: Survey) -> str:
+    asked = invocation.cwd
+    if asked is not None:
+        if tree.at(asked) in (None, Node.HIDDEN) or (tree.at(asked) is Node.PRIVATE and asked not in tree.nodes):
+            raise SpecError(f"the working directory {asked!r} is not visible in the box; name it in filesystem.read or filesystem.write")
+        return asked
+    named = (*spec.filesystem.write, *spec.filesystem.read)
+    if any(is_inside(survey.working_directory, path) for path in named) and tree.at(survey.working_directory) in (Node.READ, Node.WRITE):
+        return survey.working_directory
+    directories = [path for path in named if survey.kinds.get(path) == "directory"]
+    return directories[0] if directories else survey.box_home
+
+
+def _payload(confinement: Confinement) -> bytes:
+    rules = confinement.landlock
+    landlock = rules and (rules.handled_fs, rules.handled_net, rules.scoped, rules.paths, confinement.landlock_abi)
+    return marshal.dumps(
+        {
+            "argv": confinement.argv,
+            "environment": confinement.environment,
+            "cwd": confinement.cwd,
+            "rlimits": confinement.rlimits,
+            "landlock": landlock,
+            "pass_fds": confinement.pass_fds,
+        }
+    )
+
+
+# --- what bwrap is told ---------------------------------------------------------------
+
+
+def _staging(steps: tuple[Mount, ...], survey: Survey, program: Program) -> Staging:
+    sources = [(step.source, step.owner) for step in steps if step.kind in ("bind", "ro-bind", "dev-bind")]
+    if program.libraries:
+        sources.append((program.libraries, None))
+    return Staging(survey.identity.uid, survey.identity.gid, tuple(sources), _STAGE)
+
+
+def _options(spec: SandboxSpec, facts: BubblewrapFacts, steps: tuple[Mount, ...], staging: Staging | None) -> bytes:
+    """
+    The options for `--args`, each ended by a NUL. The command itself must stand on the
+    command line; bwrap takes no command from there.
+    """
+    options = [
+        *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
+        *(["--unshare-net"] if spec.network.mode == "none" else []),
+        *(["--disable-userns"] if _disables_userns(spec, facts) else []),
+        *("--die-with-parent", "--new-session", "--as-pid-1", "--clearenv", "--cap-drop", "ALL"),
+        *("--seccomp", str(_SECCOMP)),
+    ]
+    staged = iter(range(len(steps)))
+    for step in steps:
+        options += _step(step, staging, staged)
+    return b"".join(option.encode(errors="surrogateescape") + b"\0" for option in (*options, "--chdir", "/"))
+
+
+def _disables_userns(spec: SandboxSpec, facts: BubblewrapFacts) -> bool:
+    return not spec.process.allow_nested_userns and facts.program is not None and "--disable-userns" in facts.program.options
+
+
+def _step(step: Mount, staging: Staging | None, staged: Iterator[int]) -> tuple[str, ...]:
+    match step.kind:
+        case "bind" | "ro-bind" | "dev-bind":
+            source = f"{staging.directory}/{next(staged)}" if staging else step.source
+            return (f"--{step.kind}", source, step.target)
+        case "tmpfs":
+            return (*_perms(step), "--size", str(step.size), "--tmpfs", step.target)
+        case "data":
+            return (*_perms(step), "--ro-bind-data", str(step.fd), step.target)
+        case "symlink":
+            return ("--symlink", step.source, step.target)
+        case "proc" | "dev" | "remount-ro":
+            return (f"--{step.kind}", step.target)
+
+
+def _perms(step: Mount) -> tuple[str, ...]:
+    return () if step.perms is None else ("--perms", f"{step.perms:04o}")
+
+

@@ -1,0 +1,137 @@
+"""
+An open box: one bwrap a command, all under one spec.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from sandboxkit.backends._contract import Sandbox
+from sandboxkit.backends.bubblewrap._detect import refusal
+from sandboxkit.backends.bubblewrap._plan import BubblewrapFacts, launch_plan
+from sandboxkit.errors import CommandError, SetupError
+from sandboxkit.model import Enforcement, ExecResult, Invocation, Termination, Violation
+from sandboxkit.process import run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sandboxkit.backends._survey import Survey
+    from sandboxkit.model import LaunchPlan, SandboxSpec
+    from sandboxkit.process import Outcome
+
+__all__ = ["BubblewrapSandbox"]
+
+_SIGKILL, _SIGXCPU = 9, 24
+
+
+class BubblewrapSandbox(Sandbox):
+    """
+    A box of bubblewrap. Each command has its own namespaces, /tmp and home; what
+    commands share is what the spec lets them write.
+    """
+
+    def __init__(self, spec: SandboxSpec, facts: BubblewrapFacts, enforcement: Enforcement) -> None:
+        self._spec = spec
+        self._facts = facts
+        self._enforcement = enforcement
+
+    @property
+    def spec(self) -> SandboxSpec:
+        """
+        What the box may do.
+        """
+        return self._spec
+
+    @property
+    def enforcement(self) -> Enforcement:
+        """
+        What is enforced.
+        """
+        return self._enforcement
+
+    def plan(self, argv: Sequence[str], *, cwd: str | None = None, environment: Mapping[str, str] | None = None) -> LaunchPlan:
+        """
+        How *argv* would be started.
+
+        Raises:
+            CommandError: *argv* is empty or holds a NUL byte.
+            SpecError: *cwd* is not visible in the box.
+        """
+        words = tuple(argv)
+        if not words or not words[0]:
+            raise CommandError("it is empty; name a program")
+        if any("\0" in word for word in words):
+            raise CommandError("a word holds a NUL byte, which no program can be given")
+        passed = self._spec.environment.apply(os.environ) if environment is None else environment
+        return launch_plan(Invocation(words, tuple(passed.items()), cwd), self._spec, self._facts)
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes | None = None,
+        cwd: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - a deadline is part of the result, not an exception
+        environment: Mapping[str, str] | None = None,
+    ) -> ExecResult:
+        """
+        Runs *argv* to its end; see `Sandbox.run`.
+        """
+        plan = self.plan(argv, cwd=cwd, environment=environment)
+        try:
+            outcome = await run(
+                plan,
+                stdin=stdin,
+                timeout=self._spec.timeout(timeout),
+                max_output_bytes=self._spec.limits.max_output_bytes,
+            )
+        except SetupError as exc:
+            meaning = refusal(exc.problem)
+            raise SetupError("bubblewrap", f"{meaning.reason}; {meaning.remedy}") from exc
+        return self._result(outcome)
+
+    def _result(self, outcome: Outcome) -> ExecResult:
+        return ExecResult(
+            exit_code=outcome.exit_code,
+            signal=outcome.signal,
+            termination=_termination(outcome, self._spec.limits.cpu),
+            stdout=outcome.stdout,
+            stderr=outcome.stderr,
+            truncated=outcome.truncated,
+            duration_s=outcome.duration_s,
+            backend="bubblewrap",
+            enforcement=self._enforcement,
+            usage=outcome.usage,
+            violations=_violations(self._facts.survey),
+        )
+
+
+def _termination(outcome: Outcome, cpu: float | None) -> Termination:
+    """
+    The outcome's own, except that the usage read back may prove the limit of
+    processor time behind a signal.
+    """
+    if outcome.termination is not Termination.SIGNALED or cpu is None or outcome.usage is None:
+        return outcome.termination
+    used = outcome.usage.cpu_user_s + outcome.usage.cpu_system_s
+    proved = outcome.signal in (_SIGKILL, _SIGXCPU) and used >= cpu
+    return Termination.CPU_LIMIT if proved else outcome.termination
+
+
+def _violations(survey: Survey | None) -> tuple[Violation, ...]:
+    return tuple(
+        Violation("protected-path-created", path, "it did not exist before the run, and other programs execute or obey it")
+        for path, link in (survey.unprotected if survey else ())
+        if _is_changed(path, link)
+    )
+
+
+def _is_changed(path: str, link: str | None) -> bool:
+    if link is None:
+        return os.path.lexists(path)
+    try:
+        return os.readlink(path) != link
+    except OSError:
+        return True
