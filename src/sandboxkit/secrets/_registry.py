@@ -1,0 +1,139 @@
+"""
+The secrets an application knows, and the masking of what it writes about commands.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import threading
+from typing import TYPE_CHECKING
+from urllib.parse import quote, quote_plus
+
+from sandboxkit.secrets._masking import CLOSE, OPEN, Masker, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["MIN_LENGTH", "SecretRegistry"]
+
+MIN_LENGTH = 6
+"""Shorter values are refused: masking them would tear up ordinary text."""
+_MAX_LENGTH = 1 << 16
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+
+
+class SecretRegistry:
+    """
+    Secret values by name. Masking replaces each with ``⟦name⟧``, and so what has the
+    shape of a well-known token.
+
+    Found are the value itself and its usual spellings: percent-encoded, base64 (at any
+    offset), hexadecimal, JSON-escaped and quoted for a shell. Not found is a value that
+    was split, compressed, encrypted or encoded in any other way: masking keeps
+    secrets out of records by accident, it does not stop a program that means to leak.
+
+    Safe to use from several threads.
+
+    Args:
+        values: Secrets to begin with, by name.
+    """
+
+    def __init__(self, values: Mapping[str, str] | None = None) -> None:
+        self._lock = threading.Lock()
+        self._values: dict[str, str] = {}
+        self._table = Table.of({})
+        for name, value in (values or {}).items():
+            self.add(name, value)
+
+    def add(self, name: str, value: str) -> None:
+        """
+        Masks *value* from now on; an earlier value of *name* no longer.
+
+        Args:
+            name: Stands in the marker: a letter, then letters, digits, `_`, `.` and `-`.
+            value: At least 6 characters.
+
+        Raises:
+            ValueError: The name or the value cannot be used.
+        """
+        if not _NAME.fullmatch(name):
+            # Not shown: in swapped arguments it is the secret.
+            raise ValueError("a secret's name is a letter or '_' and then at most 63 letters, digits, '_', '.' or '-'")
+        if not MIN_LENGTH <= len(value.strip()) <= len(value) <= _MAX_LENGTH:
+            raise ValueError(
+                f"secret {name}: a value needs {MIN_LENGTH} to {_MAX_LENGTH} characters; shorter ones would mask ordinary text"
+            )
+        if OPEN in value or CLOSE in value:
+            raise ValueError(f"secret {name}: a value cannot hold {OPEN} or {CLOSE}, which mark what was masked")
+        with self._lock:
+            self._keep({**self._values, name: value})
+
+    def remove(self, name: str) -> None:
+        """
+        Forgets the secret called *name*, if there is one.
+        """
+        with self._lock:
+            self._keep({known: value for known, value in self._values.items() if known != name})
+
+    def _keep(self, values: dict[str, str]) -> None:
+        table = Table.of(dict(row for name, value in values.items() for row in _spellings(name, value)))
+        self._values, self._table = values, table
+
+    def names(self) -> tuple[str, ...]:
+        """
+        The names of the secrets.
+        """
+        return tuple(sorted(self._values))
+
+    def mask(self, text: str) -> str:
+        """
+        *text* with every secret replaced. Masking it again changes nothing.
+        """
+        table = self._table
+        if not table.may_match(text):
+            return text
+        data = _bytes(text)
+        return table.render(data, len(data))[0].decode("utf-8", "surrogatepass")
+
+    def mask_bytes(self, data: bytes) -> bytes:
+        """
+        *data* with every secret, in UTF-8, replaced.
+        """
+        return self._table.render(data, len(data))[0]
+
+    def masker(self) -> Masker:
+        """
+        Masks a stream that comes in pieces, with the secrets known now.
+        """
+        return Masker(self._table)
+
+    def __repr__(self) -> str:
+        return f"SecretRegistry({', '.join(self.names())})"
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _spellings(name: str, value: str) -> Iterator[tuple[bytes, str]]:
+    data = _bytes(value)
+    forms = {data, data.hex().encode(), data.hex().upper().encode()}
+    forms |= {spelled(data).encode() for spelled in (quote, quote_plus)} | {quote(data, safe="").encode()}
+    forms |= {_bytes(json.dumps(value, ensure_ascii=ascii_only)[1:-1]) for ascii_only in (False, True)}
+    forms |= {_bytes(value.replace("'", quoted)) for quoted in ("'\"'\"'", "'\\''")}
+    forms |= {form for offset in range(3) for form in _base64_at(data, offset)}
+    return ((form, name) for form in sorted(forms) if len(form) >= MIN_LENGTH)
+
+
+def _base64_at(data: bytes, offset: int) -> Iterator[bytes]:
+    """
+    What *data* looks like inside a longer base64 text that holds it after *offset* bytes
+    modulo 3: the characters that depend on nothing around it.
+    """
+    first = -offset % 3
+    whole = (len(data) - first) // 3 * 3
+    core = data[first : first + whole]
+    yield base64.b64encode(core)
+    yield base64.urlsafe_b64encode(core)

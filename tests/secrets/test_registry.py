@@ -1,0 +1,183 @@
+"""
+Registered secrets never come through, however the text is cut.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import shlex
+import threading
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sandboxkit.secrets import SHAPES, SecretRegistry
+
+VALUE = "p@ss/wörd'42"
+
+
+def test_a_value_becomes_its_name() -> None:
+    assert SecretRegistry({"DB": "hunter2"}).mask("psql --password hunter2 x") == "psql --password ⟦DB⟧ x"
+
+
+def test_without_secrets_text_stays() -> None:
+    assert SecretRegistry().mask("ls -la") == "ls -la"
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        VALUE,
+        quote(VALUE),
+        quote(VALUE, safe=""),
+        VALUE.encode().hex(),
+        VALUE.encode().hex().upper(),
+        json.dumps(VALUE),
+        json.dumps(VALUE, ensure_ascii=False),
+        shlex.quote(VALUE),
+    ],
+)
+def test_usual_spellings_are_found(spelled: str) -> None:
+    masked = SecretRegistry({"DB": VALUE}).mask(f"<{spelled}>")
+    assert "⟦DB⟧" in masked
+    assert len(masked) < 10
+
+
+@pytest.mark.parametrize("before", ["", "u", "us", "use"])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_base64_is_found_at_any_offset(before: str, encode: object) -> None:
+    text = encode(f"{before}{VALUE}:after".encode()).decode()  # type: ignore[operator]  # one of the two above
+    assert "⟦DB⟧" in SecretRegistry({"DB": VALUE}).mask(text)
+
+
+def test_the_longest_of_nested_values_wins() -> None:
+    registry = SecretRegistry({"SHORT": "hunter", "LONG": "hunter2-prod"})
+    assert registry.mask("hunter2-prod hunter") == "⟦LONG⟧ ⟦SHORT⟧"
+
+
+def test_overlapping_values_leave_no_rest() -> None:
+    assert SecretRegistry({"A": "abcdef", "B": "defghi"}).mask("xabcdefghix") == "x⟦A⟧x"
+
+
+def test_bytes_that_are_no_text_pass_through() -> None:
+    assert SecretRegistry({"DB": "hunter2"}).mask_bytes(b"\xff\x00hunter2\xfe") == "⟦DB⟧".join(
+        ["\xff\x00", "\xfe"]
+    ).encode("latin-1", "replace").replace(b"?DB?", "⟦DB⟧".encode())
+
+
+def test_a_lone_surrogate_passes_through() -> None:
+    assert SecretRegistry({"DB": "hunter2"}).mask("\udc80hunter2") == "\udc80⟦DB⟧"
+
+
+def test_a_value_inside_a_markers_name_makes_that_marker_anonymous() -> None:
+    registry = SecretRegistry({"WORD": "github"})
+    once = registry.mask("github ghp_" + "a1" * 18)
+    assert once == "⟦WORD⟧ ⟦***⟧"
+    assert registry.mask(once) == once
+
+
+def test_a_removed_secret_is_forgotten() -> None:
+    registry = SecretRegistry({"DB": "hunter2"})
+    registry.remove("DB")
+    registry.remove("DB")
+    assert registry.mask("hunter2") == "hunter2"
+    assert registry.names() == ()
+
+
+def test_a_new_value_replaces_the_old() -> None:
+    registry = SecretRegistry({"DB": "hunter2"})
+    registry.add("DB", "hunter3")
+    assert registry.mask("hunter2 hunter3") == "hunter2 ⟦DB⟧"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("A", "hunt5", "6 to"),
+        ("A", "      ", "6 to"),
+        ("A", "x" * 70_000, "6 to"),
+        ("A", "with⟦mark", "cannot hold"),
+        ("", "hunter2", "secret's name"),
+        ("1A", "hunter2", "secret's name"),
+        ("A\n", "hunter2", "secret's name"),
+    ],
+)
+def test_what_cannot_be_a_secret_is_refused(name: str, value: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says) as caught:
+        SecretRegistry({name: value})
+    assert value not in str(caught.value)
+
+
+def test_swapped_arguments_do_not_show_the_secret() -> None:
+    with pytest.raises(ValueError, match="name") as caught:
+        SecretRegistry().add("hunter2!", "DB_PASSWORD")
+    assert "hunter2" not in str(caught.value)
+
+
+def test_the_representation_shows_no_value() -> None:
+    assert repr(SecretRegistry({"DB": "hunter2"})) == "SecretRegistry(DB)"
+
+
+def test_threads_may_add_at_once() -> None:
+    registry = SecretRegistry()
+    threads = [threading.Thread(target=registry.add, args=(f"S{n}", f"value-{n:04}")) for n in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(registry.names()) == 20
+    assert registry.mask("value-0007") == "⟦S7⟧"
+
+
+_TOKENS = [text for shape in SHAPES for text in shape.examples]
+_values = st.lists(st.text("abc'/=é ", min_size=6, max_size=9).filter(lambda v: len(v.strip()) >= 6), max_size=4)
+_noise = st.text("abc'/=é :@-_⟦⟧S0", max_size=12)
+
+
+@st.composite
+def _cases(draw: st.DrawFn) -> tuple[SecretRegistry, str]:
+    values = draw(_values)
+    registry = SecretRegistry({f"S{n}": value for n, value in enumerate(values)})
+    bits = st.one_of(_noise, st.sampled_from([*values, *_TOKENS, *(value[:-1] for value in values)]))
+    return registry, "".join(draw(st.lists(bits, max_size=8)))
+
+
+@given(_cases())
+def test_masking_twice_changes_nothing(case: tuple[SecretRegistry, str]) -> None:
+    registry, text = case
+    once = registry.mask(text)
+    assert registry.mask(once) == once
+
+
+@given(_cases(), st.data())
+def test_pieces_give_what_the_whole_gives(case: tuple[SecretRegistry, str], data: st.DataObject) -> None:
+    registry, text = case
+    whole = text.encode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=6)))
+    masker = registry.masker()
+    pieces = [masker.feed(whole[a:b]) for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+    assert b"".join([*pieces, masker.close()]) == registry.mask_bytes(whole)
+
+
+def test_a_long_stream_flows_and_hides_a_secret_on_a_border() -> None:
+    registry = SecretRegistry({"DB": "hunter2"})
+    masker = registry.masker()
+    text = b"." * 30_000 + b"hunter2" + b"." * 30_000
+    out = [masker.feed(text[n : n + 7]) for n in range(0, len(text), 7)]
+    assert sum(map(len, out)) > 40_000
+    assert b"".join([*out, masker.close()]) == registry.mask_bytes(text)
+
+
+@given(st.data())
+def test_short_lookahead_pieces_give_what_the_whole_gives(data: st.DataObject) -> None:
+    from sandboxkit.secrets._masking import Masker, Table
+
+    table = Table.of({b"aabaab": "S", b"abbabb": "T"})
+    short = Table(table.values, table.markers, 6, table.needles)
+    whole = "".join(data.draw(st.lists(st.sampled_from(["a", "b", "aabaab", "abbabb"]), max_size=30))).encode()
+    masker = Masker(short)
+    out = b"".join(masker.feed(whole[n : n + 1]) for n in range(len(whole)))
+    assert out + masker.close() == short.render(whole, len(whole))[0]
