@@ -324,17 +324,28 @@ class FileAccessError(SandboxError, OSError):
 
 class AuditError(SandboxError, OSError):
     """
-    An audit record could not be written, so the run was refused.
+    An audit record could not be written, so the run was refused; or a file of
+    records does not hold together.
 
     Attributes:
         sink: Which sink failed.
         problem: What it said.
+        result: What the command gave, where it had already run when its end could not
+            be recorded; None where nothing ran.
     """
 
-    def __init__(self, sink: str, problem: str) -> None:
+    def __init__(
+        self,
+        sink: str,
+        problem: str,
+        *,
+        remedy: str = "free the disk or name another sink, or set audit_required=False to run unrecorded",
+        result: ExecResult | None = None,
+    ) -> None:
         self.sink = sink
         self.problem = problem
-        super().__init__(f"audit sink {sink}: {problem}; free the disk or name another sink, or set audit_required=False to run unrecorded")
+        self.result = result
+        super().__init__(f"audit sink {sink}: {problem}; {remedy}")
 
 
 class ResultError(SandboxError):

@@ -1,0 +1,64 @@
+"""
+Records kept in memory: the last so many.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from sandboxkit.audit._bounded import MAX_FIELD_CHARS, MAX_RECORD_BYTES, bounded
+from sandboxkit.secrets import SecretRegistry
+
+if TYPE_CHECKING:
+    from sandboxkit.model import AuditEvent
+
+__all__ = ["MemoryAudit"]
+
+
+class MemoryAudit:
+    """
+    Keeps the last *capacity* records; older ones are dropped.
+
+    Args:
+        capacity: How many, at least 1.
+        secrets: What is masked besides the shapes of well-known tokens.
+        max_field_chars: Longer texts are cut, with a marker.
+    """
+
+    def __init__(
+        self, capacity: int = 1000, *, secrets: SecretRegistry | None = None, max_field_chars: int = MAX_FIELD_CHARS
+    ) -> None:
+        if capacity < 1:
+            raise ValueError(f"capacity {capacity}: a ring holds at least one record")
+        self._ring: deque[AuditEvent] = deque(maxlen=capacity)
+        self._secrets = secrets or SecretRegistry()
+        self._max_field_chars = max_field_chars
+
+    @property
+    def name(self) -> str:
+        """
+        Names the sink in errors.
+        """
+        return "memory"
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """
+        The files it writes: none.
+        """
+        return ()
+
+    def write(self, event: AuditEvent) -> None:
+        """
+        Keeps *event*.
+        """
+        self._ring.append(
+            bounded(event, self._secrets, max_field_chars=self._max_field_chars, max_record_bytes=MAX_RECORD_BYTES)
+        )
+
+    def events(self) -> tuple[AuditEvent, ...]:
+        """
+        What was kept, oldest first.
+        """
+        return tuple(self._ring.copy())
