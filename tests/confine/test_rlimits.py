@@ -1,0 +1,73 @@
+"""
+Limits become the kernel's numbers, and the kernel keeps them.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from sandboxkit.confine import rlimits
+from sandboxkit.model import Limits
+
+MIB = 1024 * 1024
+ALWAYS = ((7, 1024), (8, 8 * MIB), (12, 819_200))
+
+
+def test_default_limits() -> None:
+    assert rlimits(Limits()) == ((1, 8192 * MIB), (2, 4096 * MIB), (4, 0), (6, 513), *ALWAYS)
+
+
+def test_no_limits() -> None:
+    limits = Limits(cpu=None, memory_bytes=None, processes=None, file_size_bytes=None, wall=None)
+    assert rlimits(limits) == ((4, 0), *ALWAYS)
+
+
+@pytest.mark.parametrize(("seconds", "limit"), [(0.001, 1), (1.0, 1), (1.5, 2), (60.0, 60)])
+def test_processor_time_is_rounded_up(seconds: float, limit: int) -> None:
+    assert dict(rlimits(Limits(cpu=seconds)))[resource.RLIMIT_CPU] == limit
+
+
+def test_the_supervisor_is_not_counted() -> None:
+    assert dict(rlimits(Limits(processes=1)))[resource.RLIMIT_NPROC] == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the numbers are those of Linux")
+def test_numbers_are_the_systems() -> None:
+    names = ("CPU", "FSIZE", "DATA", "CORE", "NPROC", "NOFILE", "MEMLOCK", "MSGQUEUE")
+    every = Limits(cpu=1)
+    assert [number for number, _ in rlimits(every)] == [getattr(resource, f"RLIMIT_{name}", 12) for name in names]
+
+
+ATTEMPTS = {
+    "memory": "bytearray(300 << 20)",
+    "file size": "f = open(sys.argv[2], 'wb'); f.write(b'x' * (2 << 20)); f.flush()",
+    "open files": "[os.dup(0) for _ in range(100)]",
+    "processor time": "while True: pass",
+}
+LIMITED = Limits(cpu=1, memory_bytes=128 * MIB, file_size_bytes=MIB, open_files=64)
+
+
+def attempt(name: str, limits: Limits | None, path: str) -> subprocess.CompletedProcess[str]:
+    source = "import os, resource, sys\nfor n, m in eval(sys.argv[1]): resource.setrlimit(n, (m, m))\n" + ATTEMPTS[name]
+    ceilings = {number: resource.getrlimit(number)[1] for number, _ in rlimits(limits)} if limits else {}
+    pairs = [(n, m if ceilings[n] < 0 else min(m, ceilings[n])) for n, m in (rlimits(limits) if limits else ())]
+    command = [sys.executable, "-I", "-S", "-c", source, repr(pairs), path]
+    return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("memory", "MemoryError"), ("file size", "File too large"), ("open files", "Too many open files")],
+)
+def test_the_kernel_keeps_them(tmp_path: object, name: str, said: str) -> None:
+    assert said in attempt(name, LIMITED, f"{tmp_path}/f").stderr
+    without = attempt(name, None, f"{tmp_path}/f")
+    assert (without.stderr, without.returncode) == ("", 0)
+
+
+def test_processor_time_kills(tmp_path: object) -> None:
+    assert attempt("processor time", LIMITED, f"{tmp_path}/f").returncode == -9
