@@ -1,0 +1,300 @@
+"""
+The blocking door: the same calls for programs without an event loop.
+
+    result = sandboxkit.sync.run("ls -la")
+
+Every call is carried out by one event loop in a thread of its own, started when first
+needed and shared by all threads of the process. So the calls work from any thread, and
+also where an event loop of asyncio or trio is running; there they block that loop, so
+prefer `await sandboxkit.run(...)`. An approver is asked on the loop of that thread: one
+that needs the loop it was made on, while this call blocks it, is never answered, and
+the command is refused when the approval times out.
+
+Ctrl-C while a call waits ends the command and everything it started before
+`KeyboardInterrupt` is raised. Inside `asyncio.run` the first Ctrl-C only marks the main
+task for cancellation, so it takes effect when the call returns; the second one ends it.
+
+In a forked child nothing of the parent is used: the first call there starts anew.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar, final
+
+import anyio
+from anyio.from_thread import start_blocking_portal
+
+from sandboxkit.errors import ShutDownError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from sandboxkit.backends import Sandbox as AsyncSandbox
+    from sandboxkit.model import Enforcement, ExecResult, RouteResult, SandboxSpec
+    from sandboxkit.router import AutoSandboxRouter
+
+__all__ = ["Sandbox", "open_sandbox", "route", "run"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+_END_SECONDS = 12.0
+"""How long ending an interrupted command may take; the kernel ends its tree much sooner."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work(Generic[T]):
+    """
+    Something the loop does, and the sign that it is over.
+    """
+
+    future: Future[T]
+    ended: threading.Event
+
+    def wait(self, result: Future[R]) -> R:
+        """
+        What comes out of *result*. Where the waiting is interrupted, as by Ctrl-C, the
+        work is cancelled and over before the interruption goes on.
+        """
+        try:
+            return result.result()
+        except CancelledError:
+            raise ShutDownError("the interpreter is ending, and what still ran was ended with it") from None
+        except BaseException:
+            if not self.ended.is_set() and self.future.cancel():
+                self.ended.wait(_END_SECONDS)
+            raise
+
+
+@final
+class _Loop:
+    """
+    An event loop in a thread of its own, and the process it belongs to.
+    """
+
+    def __init__(self) -> None:
+        self._context = start_blocking_portal()
+        self._portal = self._context.__enter__()
+        self._pid = os.getpid()
+
+    @property
+    def is_ours(self) -> bool:
+        """
+        Whether it runs in this process rather than in the one this was forked from.
+        """
+        return self._pid == os.getpid()
+
+    def call(self, function: Callable[[], Awaitable[T]]) -> T:
+        """
+        What *function* gives when the loop awaits it.
+
+        Raises:
+            ShutDownError: The loop has been ended, or belongs to the process this one
+                was forked from.
+        """
+        work = self._start(function)
+        return work.wait(work.future)
+
+    @contextmanager
+    def entered(self, context: AbstractAsyncContextManager[T]) -> Iterator[T]:
+        """
+        What entering *context* on the loop gives; leaving leaves it there.
+        """
+        opened: Future[tuple[T, anyio.Event]] = Future()
+
+        async def hold() -> None:
+            async with context as value:
+                leaving = anyio.Event()
+                opened.set_result((value, leaving))
+                await leaving.wait()
+
+        def fail(done: Future[None]) -> None:
+            if not opened.done():
+                opened.set_exception(CancelledError() if done.cancelled() else done.exception())
+
+        work = self._start(hold)
+        work.future.add_done_callback(fail)
+        value, leaving = work.wait(opened)
+        try:
+            yield value
+        finally:
+            if self.is_ours:
+                with suppress(RuntimeError):  # the loop has ended, and everything on it
+                    self._portal.start_task_soon(leaving.set)
+                work.wait(work.future)
+
+    def _start(self, function: Callable[[], Awaitable[T]]) -> _Work[T]:
+        if not self.is_ours:
+            raise ShutDownError("this belongs to the process that this one was forked from; open it anew here")
+        ended = threading.Event()
+
+        async def awaited() -> T:
+            try:
+                return await function()
+            finally:
+                ended.set()
+
+        try:
+            return _Work(self._portal.start_task_soon(awaited), ended)
+        except RuntimeError as exc:
+            raise ShutDownError("the interpreter is ending, so nothing is run any more") from exc
+
+    def close(self) -> None:
+        """
+        Ends the loop and every command that still runs on it.
+        """
+        if not self.is_ours:
+            return
+        with suppress(RuntimeError, TimeoutError):
+            thread = self._portal.start_task_soon(threading.current_thread).result(_END_SECONDS)
+            self._portal.start_task_soon(self._portal.stop, True)
+            thread.join(_END_SECONDS)
+
+
+class _Shared:
+    """
+    The loop of this process, and what guards it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: _Loop | None = None
+
+    def loop(self) -> _Loop:
+        """
+        The loop, started if there is none yet.
+
+        Raises:
+            ShutDownError: The interpreter is ending, so no thread starts any more.
+        """
+        with self._lock:
+            if self._loop is None:
+                try:
+                    self._loop = _Loop()
+                except RuntimeError as exc:
+                    raise ShutDownError("the interpreter is ending, so nothing is run any more") from exc
+                # Registered later than the broker's own end, so it comes earlier: commands are cancelled while a broker can end them.
+                atexit.register(self._loop.close)
+            return self._loop
+
+
+_shared = _Shared()
+_inherited: list[_Shared] = []
+
+
+def _drop_after_fork() -> None:
+    # The thread stayed in the parent. Its loop is kept and not collected, because that would warn of a loop left open.
+    global _shared
+    _inherited.append(_shared)
+    _shared = _Shared()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_drop_after_fork)
+
+
+@final
+class Sandbox:
+    """
+    An open box: commands run in it under one spec. From `open_sandbox`.
+    """
+
+    def __init__(self, box: AsyncSandbox, loop: _Loop) -> None:
+        self._box = box
+        self._loop = loop
+
+    @property
+    def spec(self) -> SandboxSpec:
+        """
+        What the box may do.
+        """
+        return self._box.spec
+
+    @property
+    def enforcement(self) -> Enforcement:
+        """
+        What is enforced, as far as was verified.
+        """
+        return self._box.enforcement
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes | None = None,
+        cwd: str | None = None,
+        timeout: float | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> ExecResult:
+        """
+        Runs *argv* to its end. No shell reads it. See `sandboxkit.Sandbox.run`.
+
+        Raises:
+            ShutDownError: The interpreter is ending, or this process was forked after
+                the box was opened.
+        """
+        return self._loop.call(lambda: self._box.run(argv, stdin=stdin, cwd=cwd, timeout=timeout, environment=environment))
+
+
+@contextmanager
+def open_sandbox(spec: SandboxSpec) -> Iterator[Sandbox]:
+    """
+    A box on the best backend; `sandboxkit.open_sandbox` for programs without an event
+    loop. Leaving the context ends everything in it.
+
+    Raises:
+        ShutDownError: The interpreter is ending.
+    """
+    from sandboxkit.router import open_sandbox as open_on_loop
+
+    loop = _shared.loop()
+    with loop.entered(open_on_loop(spec)) as box:
+        yield Sandbox(box, loop)
+
+
+def route(
+    command: str | Sequence[str],
+    *,
+    spec: SandboxSpec | None = None,
+    router: AutoSandboxRouter | None = None,
+    stdin: bytes | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    timeout: float | None = None,
+) -> RouteResult:
+    """
+    Runs *command* and says where it ran and why; `AutoSandboxRouter.route` for programs
+    without an event loop.
+
+    Raises:
+        ShutDownError: The interpreter is ending.
+    """
+    from sandboxkit.router import AutoSandboxRouter
+
+    chosen = router or AutoSandboxRouter()
+    return _shared.loop().call(lambda: chosen.route(command, spec=spec, stdin=stdin, cwd=cwd, timeout=timeout))
+
+
+def run(
+    command: str | Sequence[str],
+    *,
+    spec: SandboxSpec | None = None,
+    router: AutoSandboxRouter | None = None,
+    stdin: bytes | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    timeout: float | None = None,
+) -> ExecResult:
+    """
+    Runs *command*; `sandboxkit.run` for programs without an event loop.
+
+    Arguments, results and exceptions are those of `sandboxkit.run`.
+
+    Raises:
+        ShutDownError: The interpreter is ending.
+    """
+    return route(command, spec=spec, router=router, stdin=stdin, cwd=cwd, timeout=timeout).result
