@@ -211,6 +211,24 @@ def test_x32_calls_kill(user: Filtered, plain_fd: int) -> None:
     assert dataclasses.replace(user, fd=plain_fd).probe(x32) == dict.fromkeys(x32, f"signal {int(signal.SIGSYS)}")
 
 
+CALLS_AS_I386 = """
+import ctypes, mmap
+code = mmap.mmap(-1, 4096, prot=7)
+code.write(bytes.fromhex("b8 14000000 cd80 c3"))  # mov eax, 20 (getpid); int 0x80; ret
+print(ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))() > 0)
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="int 0x80 is an interface of x86_64")
+def test_i386_calls_kill(user: Filtered, plain_fd: int) -> None:
+    argv = [user.python, "-I", "-S", "-c", CALLS_AS_I386]
+    without = user.run(argv)
+    if without.returncode == -signal.SIGSEGV:
+        pytest.skip("this kernel has no calls of i386")
+    assert without.stdout == "True\n", without
+    assert dataclasses.replace(user, fd=plain_fd).run(argv).returncode == -signal.SIGSYS
+
+
 TYPES_INTO_TERMINAL = """
 import fcntl, json, os, pty, sys, termios
 pid, terminal = pty.fork()

@@ -7,6 +7,7 @@ are tested too, with more arguments than real calls could be made with.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import hashlib
 import itertools
@@ -16,6 +17,7 @@ import struct
 import sys
 from pathlib import Path
 
+import pyseccomp
 import pytest
 
 import sandboxkit.confine
@@ -30,6 +32,8 @@ TOKENS = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7, "i386": 0x40000003, "arm"
 X32 = 0x40000000
 VARIANTS = list(itertools.product(ARCHITECTURES, (False, True), (False, True)))
 
+BAKED_WITH = (2, 5)
+BY_ARGUMENT = {"clone", "unshare", "socket", "socketpair", "ioctl", "personality"}
 NEW = 0x7E020000
 HIGH = (0, 1 << 32, 0xFFFFFFFF << 32)
 PLAIN = [*range(48), 0x5401, 0x5412, 0x5413, 0x541B, 0x541C, 0x541D, 0x5422, 0x5423, 0x5424, 0xFFFFFFFF, 0x7FFFFFFF]
@@ -46,6 +50,16 @@ def arguments() -> list[tuple[int, int, int]]:
 
 
 ARGUMENTS = arguments()
+
+
+class Version(ctypes.Structure):
+    _fields_ = (("major", ctypes.c_uint), ("minor", ctypes.c_uint), ("micro", ctypes.c_uint))
+
+
+def libseccomp_version() -> tuple[int, int]:
+    function = pyseccomp._libseccomp.seccomp_version
+    function.restype = ctypes.POINTER(Version)
+    return function().contents.major, function().contents.minor
 
 
 def interpret(program: bytes, arch: int, number: int, args: tuple[int, ...] = ()) -> int:
@@ -121,19 +135,18 @@ def expected(call: Call, args: tuple[int, int, int], ptrace: bool, userns: bool)
             raise AssertionError(call)
 
 
-@pytest.mark.parametrize(("arch", "ptrace", "userns"), VARIANTS)
-def test_every_call_is_decided_as_the_table_says(arch: str, ptrace: bool, userns: bool) -> None:
-    program = seccomp_filter(arch, allow_ptrace=ptrace, allow_nested_userns=userns)
+def assert_decides(program: bytes, arch: str, ptrace: bool, userns: bool) -> None:
     for call in calls(arch):
-        for args in (
-            ARGUMENTS
-            if call.rule in ("clone", "unshare", "socket", "socketpair", "ioctl", "personality")
-            else ARGUMENTS[:3]
-        ):
+        for args in ARGUMENTS if call.rule in BY_ARGUMENT else ARGUMENTS[:3]:
             assert interpret(program, TOKENS[arch], call.number, args) == expected(call, args, ptrace, userns), (
                 call,
                 args,
             )
+
+
+@pytest.mark.parametrize(("arch", "ptrace", "userns"), VARIANTS)
+def test_every_call_is_decided_as_the_table_says(arch: str, ptrace: bool, userns: bool) -> None:
+    assert_decides(seccomp_filter(arch, allow_ptrace=ptrace, allow_nested_userns=userns), arch, ptrace, userns)
 
 
 @pytest.mark.parametrize(("arch", "ptrace", "userns"), VARIANTS)
@@ -162,7 +175,10 @@ def test_x32_dies(ptrace: bool, userns: bool) -> None:
 def test_what_is_shipped_is_what_libseccomp_makes_of_the_table(arch: str, ptrace: bool, userns: bool) -> None:
     shipped = seccomp_filter(arch, allow_ptrace=ptrace, allow_nested_userns=userns)
     built = _bake.build(arch, allow_ptrace=ptrace, allow_nested_userns=userns)
-    assert built == shipped, "run: python -m sandboxkit.confine._bake"
+    if libseccomp_version() == BAKED_WITH:
+        assert built == shipped, "run: python -m sandboxkit.confine._bake"
+    else:  # another version may order the instructions in another way
+        assert_decides(built, arch, ptrace, userns)
 
 
 @pytest.mark.parametrize(("arch", "ptrace", "userns"), VARIANTS)
@@ -213,6 +229,9 @@ def test_a_damaged_filter_without_libseccomp_is_refused(monkeypatch: pytest.Monk
         uncached("x86_64", allow_ptrace=False, allow_nested_userns=False)
 
 
+@pytest.mark.skipif(
+    libseccomp_version() != BAKED_WITH, reason="another libseccomp may order instructions in another way"
+)
 def test_baking_writes_what_is_shipped(tmp_path: Path) -> None:
     room = Path(sandboxkit.confine.__file__).parent
     (tmp_path / "data").mkdir()
