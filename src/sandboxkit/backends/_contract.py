@@ -6,15 +6,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from sandboxkit.backends._files import BoxFiles
+from sandboxkit.errors import BackendError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
+
+    from anyio.abc import ByteReceiveStream, ByteSendStream
 
     from sandboxkit.model import Enforcement, ExecResult, Invocation, LaunchPlan, SandboxSpec
 
-__all__ = ["Detection", "Facts", "Sandbox", "SandboxBackend"]
+__all__ = ["PIPE", "BoxProcess", "Detection", "Facts", "Sandbox", "SandboxBackend"]
+
+PIPE: Final = -1
+"""
+Asks `Sandbox.start` for a stream; the same number as `subprocess.PIPE`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +108,79 @@ class Sandbox(ABC):
             ProgramNotExecutableError: It exists and cannot be executed.
             SetupError: The box did not come up.
             SpecError: A named path does not exist or cannot be kept.
+        """
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: int | None = None,
+        stdout: int | None = PIPE,
+        stderr: int | None = PIPE,
+        pass_fds: Collection[int] = (),
+        cwd: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> AbstractAsyncContextManager[BoxProcess]:
+        """
+        Starts *argv* and hands out its streams. Leaving the context ends it, and
+        everything it started.
+
+        Args:
+            argv: The program and its arguments.
+            stdin: A descriptor it reads, `subprocess.PIPE` for a stream of the
+                process, or None for an empty input.
+            stdout: A descriptor it writes, `PIPE`, or None to drop what it writes.
+            stderr: Likewise.
+            pass_fds: Descriptors it gets under the same numbers.
+            cwd: As for `run`.
+            environment: As for `run`.
+
+        Raises:
+            BackendError: This backend cannot stream; only `run` is required of one.
+        """
+        raise BackendError(f"{type(self).__name__} cannot stream; use run()")
+
+    @property
+    def files(self) -> BoxFiles:
+        """
+        The box's files, reached through the box.
+        """
+        return BoxFiles(self)
+
+
+class BoxProcess(ABC):
+    """
+    A command that runs in a box.
+
+    Attributes:
+        stdin: Where to write its input, or None.
+        stdout: Where to read its output, or None.
+        stderr: Likewise.
+    """
+
+    stdin: ByteSendStream | None = None
+    stdout: ByteReceiveStream | None = None
+    stderr: ByteReceiveStream | None = None
+
+    @abstractmethod
+    async def wait(self) -> ExecResult:
+        """
+        How it ended, without output: that went to the streams.
+
+        Raises:
+            LaunchError: It never started.
+        """
+
+    @abstractmethod
+    def send_signal(self, number: int) -> None:
+        """
+        Sends signal *number* to the command.
+        """
+
+    @abstractmethod
+    def kill(self) -> None:
+        """
+        Ends it, and everything it started, at once.
         """
 
 

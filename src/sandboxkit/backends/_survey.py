@@ -111,9 +111,10 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = ()) -> Survey:
     tools = _tools(home) if spec.filesystem.base == "tools" else ()
     runtime = _existing([sys.base_prefix, interpreter()])
     protected, unprotected = _protection(spec)
-    denied = _denied(home)
+    who = identity(owners[path] for path in (*spec.filesystem.write, *spec.filesystem.read))
+    denied = _denied(home, who, spec.filesystem.tree())
     return Survey(
-        identity=identity(owners[path] for path in (*spec.filesystem.write, *spec.filesystem.read)),
+        identity=who,
         home=home,
         box_home=_box_home(home, system),
         kinds=_kinds([*owners, *system, *tools, *runtime, *denied, *protected, *_launcher(programs)]),
@@ -188,7 +189,9 @@ def _look(path: str) -> tuple[int, int]:
         raise SpecError(f"{path!r} is reached through a symbolic link; name its real path {real!r}")
     found = os.stat(path)
     if not stat.S_ISDIR(found.st_mode) and not stat.S_ISREG(found.st_mode):
-        raise SpecError(f"{path!r} is neither a directory nor a regular file; sockets and devices are not handed into a box by path")
+        raise SpecError(
+            f"{path!r} is neither a directory nor a regular file; sockets and devices are not handed into a box by path"
+        )
     if not os.access(path, os.R_OK):
         raise SpecError(f"{path!r} cannot be read by this user; give the user access, or leave it out")
     return found.st_uid, found.st_gid
@@ -206,7 +209,9 @@ def _protection(spec: SandboxSpec) -> tuple[tuple[str, ...], tuple[tuple[str, st
                     continue
                 link = _first_link(root, name)
                 if link and group == "git":
-                    raise SpecError(f"{link!r} is a symbolic link where a box must keep a file in place; replace it by what it points to, or remove it")
+                    raise SpecError(
+                        f"{link!r} is a symbolic link where a box must keep a file in place; replace it by what it points to, or remove it"
+                    )
                 if not link and _mode(path) is not None:
                     found[path] = None
                 else:
@@ -290,7 +295,9 @@ def _box_home(home: str, system: Iterable[str]) -> str:
     The home's own path, unless an empty directory there would hide the system.
     """
     covers = any(is_inside(path, home) for path in system)
-    return "/home/sandbox" if home == "/" or covers or any(is_inside(home, path) for path in ("/proc", "/dev")) else home
+    return (
+        "/home/sandbox" if home == "/" or covers or any(is_inside(home, path) for path in ("/proc", "/dev")) else home
+    )
 
 
 # --- what is readable without being named -----------------------------------------
@@ -329,11 +336,22 @@ def _moved() -> Iterator[str]:
             yield os.path.join(value, below)
 
 
-def _denied(home: str) -> tuple[str, ...]:
-    wanted = (*layouts().denied_system, *(os.path.join(home, name) for name in layouts().denied_home))
-    return tuple(path for path in wanted if _mode(path) is not None and not os.path.islink(path)) + _existing(
-        path for path in wanted if os.path.islink(path)
-    )
+def _denied(home: str, who: Identity, tree: Mapping[str, Access]) -> tuple[str, ...]:
+    elsewhere = [
+        path for path in layouts().denied_system if access_of(path, tree) > Access.UNLISTED or _may_read(who, path)
+    ]
+    wanted = (*elsewhere, *(os.path.join(home, name) for name in layouts().denied_home))
+    return _existing(wanted)
+
+
+def _may_read(who: Identity, path: str) -> bool:
+    if not who.is_root:
+        return os.access(path, os.R_OK)
+    try:
+        found = os.stat(path)
+    except OSError:
+        return False
+    return bool(found.st_mode & 0o004) or found.st_uid == who.uid or found.st_gid == who.gid
 
 
 # --- what this library itself runs from -------------------------------------------

@@ -18,13 +18,19 @@ the command never ran.
 Source: landlock(7), prctl(2), pid_namespaces(7), setrlimit(2).
 """
 
+from __future__ import annotations
+
+import _ctypes
+import _signal  # type: ignore[import-not-found]  # typeshed knows only signal
 import marshal
 import os
+import resource
 import sys
 
-import _ctypes  # see above
-import _signal
-import resource
+TYPE_CHECKING = False  # as in typing, whose import is spared
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 PR_SET_DUMPABLE = 4
 PR_SET_NO_NEW_PRIVS = 38
@@ -42,7 +48,7 @@ RESET = (13, 25)  # PIPE and XFSZ, which the interpreter ignores
 READ_SIZE = 1 << 24
 
 
-class Long(_ctypes._SimpleCData):
+class Long(_ctypes._SimpleCData):  # type: ignore[type-arg]  # generic for type checkers only
     """
     The C type `long`.
     """
@@ -59,34 +65,34 @@ class Function(_ctypes.CFuncPtr):
     _restype_ = Long
 
 
-class Failed(Exception):
+class StepError(Exception):
     """
     A step did not work: its name, and the error number.
     """
 
 
-syscall_function = Function(_ctypes.dlsym(_ctypes.dlopen(None, 0), "syscall"))
+syscall_function = Function(_ctypes.dlsym(_ctypes.dlopen(None, 0), "syscall"))  # type: ignore[arg-type]  # None is this process, see ctypes.CDLL
 
 
-def syscall(number, *arguments):
+def syscall(number: int, *arguments: int | bytes) -> int:
     """
     The kernel call *number*; integers go as `long`, bytes as pointers.
     """
     raw = [argument if isinstance(argument, bytes) else Long(argument) for argument in arguments]
-    value = syscall_function(Long(number), *raw)
+    value: int = syscall_function(Long(number), *raw)
     if value < 0:
-        raise OSError(_ctypes.get_errno(), "kernel call %d" % number)
+        raise OSError(_ctypes.get_errno(), f"kernel call {number}")
     return value
 
 
-def pack(*fields):
+def pack(*fields: tuple[int, int]) -> bytes:
     """
     A C structure from (value, size in bytes) pairs, without padding.
     """
     return b"".join(value.to_bytes(size, sys.byteorder) for value, size in fields)
 
 
-def restrict_files(rules):
+def restrict_files(rules: tuple[int, int, int, tuple[tuple[str, int], ...], int]) -> None:
     """
     Enters the Landlock domain *rules* = (fs, net, scoped, ((path, rights), ...), abi).
     """
@@ -107,16 +113,16 @@ def restrict_files(rules):
     os.close(ruleset)
 
 
-def is_directory(fd):
+def is_directory(fd: int) -> bool:
     """
     Whether *fd* is open on a directory.
     """
     return os.fstat(fd).st_mode & 0o170000 == 0o040000
 
 
-def keep_only(fds):
+def close_at_exec() -> None:
     """
-    Marks every descriptor but 0, 1, 2 and *fds* to be closed at exec.
+    Marks every descriptor but 0, 1 and 2 to be closed at exec.
     """
     try:
         syscall(SYS_CLOSE_RANGE, 3, 0xFFFFFFFF, CLOSE_RANGE_CLOEXEC)
@@ -127,11 +133,9 @@ def keep_only(fds):
                     os.set_inheritable(int(name), False)
                 except OSError:
                     pass  # the listing's own descriptor, closed by now
-    for fd in fds:
-        os.set_inheritable(fd, True)
 
 
-def candidates(program, environment):
+def candidates(program: str, environment: dict[str, str]) -> list[str]:
     """
     The paths *program* may mean, in the order execvp(3) tries them.
     """
@@ -141,20 +145,24 @@ def candidates(program, environment):
     return [(directory or ".") + "/" + program for directory in search.split(":")]
 
 
-def spawn(argv, environment):
+def spawn(argv: tuple[str, ...], environment: dict[str, str], pass_fds: tuple[tuple[int, int], ...]) -> int:
     """
-    Starts *argv* and returns its process id.
+    Starts *argv* with the (descriptor here, its number there) of *pass_fds* and
+    returns its process id.
     """
+    moves = [(os.POSIX_SPAWN_DUP2, here, there) for here, there in pass_fds]
     refused = 2  # ENOENT
     for path in candidates(argv[0], environment):
         try:
-            return os.posix_spawn(path, argv, environment, setsigdef=RESET + FORWARDED, setsigmask=())
+            return os.posix_spawn(
+                path, argv, environment, file_actions=moves, setsigdef=RESET + FORWARDED, setsigmask=()
+            )
         except OSError as error:
             if error.errno not in (2, 13, 20):  # not there, not permitted, not a directory
-                raise Failed("exec", error.errno) from None
+                raise StepError("exec", error.errno) from None
             if error.errno == 13:
                 refused = 13 if os.path.isfile(path) else refused
-    raise Failed("exec", refused)
+    raise StepError("exec", refused)
 
 
 class Supervisor:
@@ -162,18 +170,18 @@ class Supervisor:
     The command's parent: passes signals on and waits for the end.
     """
 
-    def __init__(self):
-        self.command = None
-        self.early = []
+    def __init__(self) -> None:
+        self.command: int | None = None
+        self.early: list[int] = []
 
-    def listen(self):
+    def listen(self) -> None:
         """
         Takes the signals that are meant for the command.
         """
         for number in FORWARDED:
             _signal.signal(number, self.forward)
 
-    def forward(self, number, frame):
+    def forward(self, number: int, frame: object) -> None:
         """
         Hands signal *number* to the command, now or once it runs.
         """
@@ -185,7 +193,7 @@ class Supervisor:
         except ProcessLookupError:
             pass  # it has just ended
 
-    def wait(self):
+    def wait(self) -> tuple[int, resource.struct_rusage]:
         """
         The command's wait status and usage; other children are only collected.
         """
@@ -197,17 +205,17 @@ class Supervisor:
                 return status, usage
 
 
-def step(name, action, *arguments):
+def step(name: str, action: Callable[..., object], *arguments: object) -> None:
     """
     Runs *action*; its error becomes the failure of step *name*.
     """
     try:
-        return action(*arguments)
+        action(*arguments)
     except (OSError, ValueError) as error:
-        raise Failed(name, getattr(error, "errno", None) or 22) from None
+        raise StepError(name, getattr(error, "errno", None) or 22) from None
 
 
-def run(order, report):
+def run(order: dict[str, Any], report: int) -> None:
     """
     Confines this process by *order*, starts the command in it and reports its end.
     """
@@ -215,7 +223,7 @@ def run(order, report):
     prctl = SYS_PRCTL[os.uname().machine]
     supervisor = Supervisor()
     supervisor.listen()
-    step("descriptors", keep_only, order["pass_fds"])
+    step("descriptors", close_at_exec)
     step("privileges", syscall, prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     step("privileges", syscall, prctl, PR_SET_DUMPABLE, 0, 0, 0, 0)
     step("cwd", os.chdir, order["cwd"])
@@ -223,7 +231,7 @@ def run(order, report):
         step("limits", set_limit, number, limit)
     if order["landlock"]:
         step("landlock", restrict_files, order["landlock"])
-    supervisor.command = spawn(order["argv"], environment)
+    supervisor.command = spawn(order["argv"], environment, order["pass_fds"])
     os.write(report, b'{"started": 1}\n')
     status, usage = supervisor.wait()
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -1
@@ -235,7 +243,7 @@ def run(order, report):
     )
 
 
-def set_limit(number, limit):
+def set_limit(number: int, limit: int) -> None:
     """
     Sets both limits of a resource to *limit*, or to what is permitted if that is less.
     """
@@ -245,13 +253,13 @@ def set_limit(number, limit):
     resource.setrlimit(number, (limit, limit))
 
 
-def main(payload, report):
+def main(payload: int, report: int) -> None:
     """
     Reads the order from descriptor *payload* and carries it out.
     """
     try:
         run(marshal.loads(os.read(payload, READ_SIZE)), report)
-    except Failed as failure:
+    except StepError as failure:
         os.write(report, b'{"error": "%s", "errno": %d}\n' % (failure.args[0].encode(), failure.args[1]))
         os._exit(125)
     os._exit(0)

@@ -11,7 +11,10 @@ from typing import Any, Literal
 __all__ = ["FIRST_FREE_FD", "Confinement", "Invocation", "LandlockRules", "LaunchPlan", "Mount", "PlanFile", "Staging"]
 
 FIRST_FREE_FD = 10
-"""Descriptors below this number belong to the plan; those a caller passes keep their own."""
+"""
+Descriptors below this number have a fixed use in a launched program. The command's own
+are handed to the in-box child above it, and get the numbers they were asked for last.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,7 @@ class Invocation:
         argv: The program and its arguments; never passed through a shell again.
         environment: Its whole environment, already filtered by the spec.
         cwd: Its working directory on the host, absolute; None lets the spec choose.
-        pass_fds: Descriptors it keeps besides 0, 1 and 2.
+        pass_fds: Numbers of the descriptors it gets besides 0, 1 and 2.
     """
 
     argv: tuple[str, ...]
@@ -105,8 +108,8 @@ class Confinement:
         rlimits: (resource number, limit), soft and hard alike.
         landlock: The domain, or None where the kernel has no Landlock.
         landlock_abi: The ABI the numbers belong to.
-        pass_fds: Descriptors the command keeps besides 0, 1 and 2.
-        search: Directories a bare program name is looked for in.
+        pass_fds: (descriptor the child gets, its number in the command), for all the
+            command keeps besides 0, 1 and 2.
     """
 
     argv: tuple[str, ...]
@@ -115,8 +118,7 @@ class Confinement:
     rlimits: tuple[tuple[int, int], ...] = ()
     landlock: LandlockRules | None = None
     landlock_abi: int = 0
-    pass_fds: tuple[int, ...] = ()
-    search: tuple[str, ...] = ()
+    pass_fds: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

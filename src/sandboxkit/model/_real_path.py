@@ -33,7 +33,9 @@ def real_path(path: str | os.PathLike[str], *, base: str | None = None, expand_h
     if expand_home and text.startswith("~"):
         text = os.path.expanduser(text)
         if text.startswith("~"):
-            raise ValueError(f"{text!r} starts at a home directory that is not known; write './{text}' for a file of this name")
+            raise ValueError(
+                f"{text!r} starts at a home directory that is not known; write './{text}' for a file of this name"
+            )
     try:
         text = os.path.realpath(os.path.join(base or os.getcwd(), text))
         os.stat(text)

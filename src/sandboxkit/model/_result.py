@@ -10,9 +10,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
 from sandboxkit.errors import CommandFailedError, CommandTimeoutError
-from sandboxkit.model._control import Enforcement
 
 if TYPE_CHECKING:
+    from sandboxkit.model._control import Enforcement
     from sandboxkit.model._decision import PolicyEvaluation
 
 __all__ = ["ExecResult", "RouteResult", "Termination", "Usage", "Violation"]

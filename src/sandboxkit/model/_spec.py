@@ -69,11 +69,14 @@ class _Model(BaseModel):
         # Pydantic's own mark: parts given as mappings are checked with the whole, so that every problem has its full key.
         __init__.__pydantic_base_init__ = True
 
+
 def _absolute(path: str) -> str:
     if "\0" in path:
         raise ValueError("a path cannot hold a NUL byte")
     if not path.startswith("/"):
-        raise ValueError(f"{path!r} is a relative path; write it from the root, or use a preset or a spec file, which resolve it")
+        raise ValueError(
+            f"{path!r} is a relative path; write it from the root, or use a preset or a spec file, which resolve it"
+        )
     if posixpath.normpath(path).lstrip("/") != path.strip("/"):
         raise ValueError(f"{path!r} is not in normal form; write {posixpath.normpath(path)!r}")
     return "/" + path.strip("/")

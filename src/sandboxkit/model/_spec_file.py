@@ -50,7 +50,9 @@ def spec_from_file(model: type[SandboxSpec], path: str | os.PathLike[str]) -> Sa
     return spec
 
 
-def spec_from_dict(model: type[SandboxSpec], data: Mapping[str, Any], base: str | os.PathLike[str] | None) -> SandboxSpec:
+def spec_from_dict(
+    model: type[SandboxSpec], data: Mapping[str, Any], base: str | os.PathLike[str] | None
+) -> SandboxSpec:
     """
     The *model* that *data* describes.
 

@@ -70,9 +70,13 @@ def _problem(error: Mapping[str, Any], model: type[BaseModel]) -> Problem:
         return Problem(key, _unknown(key, model))
     if cause is not None:
         return Problem(key, str(cause))
-    if error["type"] in ("enum", "literal_error") and (close := _close(error["input"], re.findall(r"'([^']+)'", error["ctx"]["expected"]))):
+    if error["type"] in ("enum", "literal_error") and (
+        close := _close(error["input"], re.findall(r"'([^']+)'", error["ctx"]["expected"]))
+    ):
         return Problem(key, f"{error['input']!r} is not known; did you mean {close!r}?")
-    return Problem(key, _WORDS.get(error["type"]) or error["msg"].replace("Input should be", "must be") + _instead(error))
+    return Problem(
+        key, _WORDS.get(error["type"]) or error["msg"].replace("Input should be", "must be") + _instead(error)
+    )
 
 
 def _unknown(key: Key, model: type[BaseModel]) -> str:
@@ -84,7 +88,11 @@ def _unknown(key: Key, model: type[BaseModel]) -> str:
         model = inner
     names = sorted(model.model_fields)
     close = _close(name, names)
-    return f"there is no such key; did you mean {close!r}?" if close else f"there is no such key; use one of {', '.join(names)}"
+    return (
+        f"there is no such key; did you mean {close!r}?"
+        if close
+        else f"there is no such key; use one of {', '.join(names)}"
+    )
 
 
 def _close(value: object, known: Sequence[str]) -> str | None:

@@ -18,6 +18,8 @@ Source: pidfd_open(2), prctl(2) PR_SET_CHILD_SUBREAPER, mount_setattr(2), open_t
 move_mount(2), user_namespaces(7).
 """
 
+from __future__ import annotations
+
 import ctypes
 import errno
 import fcntl
@@ -30,6 +32,11 @@ import socket
 import struct
 import sys
 import time
+
+TYPE_CHECKING = False  # as in typing, whose import is spared
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 IDLE_SECONDS = 60.0
 MAX_FDS = 250
@@ -48,23 +55,23 @@ ALL_SIGNALS = [number for number in range(1, signal.NSIG) if number not in (sign
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-class StagingFailed(OSError):
+class StagingError(OSError):
     """
     A step on the way to an unprivileged uid was refused.
     """
 
 
-def checked(step, value):
+def checked(step: str, value: int) -> int:
     """
     *value*, unless it says that the kernel refused *step*.
     """
     if value < 0:
         number = ctypes.get_errno()
-        raise StagingFailed(number, step)
+        raise StagingError(number, step)
     return value
 
 
-def kernel(step, number, *arguments):
+def kernel(step: str, number: int, *arguments: int | bytes) -> int:
     """
     Makes the kernel call *number* for *step*.
     """
@@ -72,14 +79,14 @@ def kernel(step, number, *arguments):
     return checked(step, libc.syscall(ctypes.c_long(number), *raw))
 
 
-def mount(source, target, kind, flags, data):
+def mount(source: bytes | None, target: bytes, kind: bytes | None, flags: int, data: bytes | None) -> None:
     """
     mount(2).
     """
     checked("mount", libc.mount(source, target, kind, ctypes.c_ulong(flags), data))
 
 
-def exchange(owner, seen):
+def exchange(owner: int, seen: int) -> str:
     """
     An id map that shows *owner* as *seen* and leaves every other id as it is; on disk
     *seen* has no counterpart, so nothing can be given to it.
@@ -87,8 +94,13 @@ def exchange(owner, seen):
     if owner == seen:
         return "0 0 4294967295\n"
     low, high = sorted((owner, seen))
-    rows = [(0, 0, low), (owner, seen, 1), (low + 1, low + 1, high - low - 1), (high + 1, high + 1, 4294967295 - high - 1)]
-    return "".join("%d %d %d\n" % row for row in rows if row[2])
+    rows = [
+        (0, 0, low),
+        (owner, seen, 1),
+        (low + 1, low + 1, high - low - 1),
+        (high + 1, high + 1, 4294967295 - high - 1),
+    ]
+    return "".join(f"{first} {shown} {count}\n" for first, shown, count in rows if count)
 
 
 class IdMaps:
@@ -96,10 +108,10 @@ class IdMaps:
     User namespaces that only hold an id map, one for each map, kept for reuse.
     """
 
-    def __init__(self):
-        self.namespaces = {}
+    def __init__(self) -> None:
+        self.namespaces: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
 
-    def namespace(self, owner, user):
+    def namespace(self, owner: tuple[int, ...], user: tuple[int, ...]) -> int:
         """
         A descriptor of a user namespace that shows *owner*'s files as *user*'s.
         """
@@ -108,7 +120,7 @@ class IdMaps:
             self.namespaces[owner, user] = self.create(*maps)
         return self.namespaces[owner, user]
 
-    def create(self, uid_map, gid_map):
+    def create(self, uid_map: str, gid_map: str) -> int:
         """
         Makes the namespace in a short-lived child and keeps it by descriptor.
         """
@@ -123,18 +135,18 @@ class IdMaps:
         try:
             number = int(os.read(ready[0], 16))
             if number:
-                raise StagingFailed(number, "create a user namespace for the id map")
+                raise StagingError(number, "create a user namespace for the id map")
             for name, text in (("uid_map", uid_map), ("gid_map", gid_map)):
-                with open("/proc/%d/%s" % (pid, name), "w") as file:
+                with open(f"/proc/{pid}/{name}", "w") as file:
                     file.write(text)
-            return os.open("/proc/%d/ns/user" % pid, os.O_RDONLY | os.O_CLOEXEC)
+            return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
         finally:
             for fd in (*ready, *done):
                 os.close(fd)
             os.waitpid(pid, 0)
 
 
-def stage(order, namespaces):
+def stage(order: dict[str, Any], namespaces: list[int | None]) -> None:
     """
     Clones every source into a private mount namespace, then gives up root for good.
     """
@@ -156,33 +168,33 @@ def stage(order, namespaces):
     os.setresuid(order["uid"], order["uid"], order["uid"])
 
 
-def clone_tree(path, namespace):
+def clone_tree(path: str, namespace: int | None) -> int:
     """
     A detached copy of the mount at *path*, id-mapped by *namespace* unless None.
     """
     flags = OPEN_TREE_CLONE | os.O_CLOEXEC | AT_RECURSIVE
-    tree = kernel("open %s" % path, SYS_OPEN_TREE, AT_FDCWD, os.fsencode(path), flags)
+    tree = kernel(f"open {path}", SYS_OPEN_TREE, AT_FDCWD, os.fsencode(path), flags)
     if namespace is not None:
         attributes = struct.pack("QQQQ", MOUNT_ATTR_IDMAP, 0, 0, namespace)
-        kernel("id-map %s" % path, SYS_MOUNT_SETATTR, tree, b"", AT_EMPTY_PATH, attributes, len(attributes))
+        kernel(f"id-map {path}", SYS_MOUNT_SETATTR, tree, b"", AT_EMPTY_PATH, attributes, len(attributes))
     return tree
 
 
-def above(fds, floor):
+def above(fds: list[int], floor: int) -> list[int]:
     """
     Copies of *fds* with numbers of at least *floor*, so that no target covers a source.
     """
-    copies = []
+    copies: list[int] = []
     try:
         for fd in fds:
-            copies.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, floor))
+            copies.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, floor))  # noqa: PERF401 - those made before a failure are to be closed
     except OSError:
         close_all(copies)
         raise
     return copies
 
 
-def close_all(fds):
+def close_all(fds: list[int]) -> None:
     """
     Closes every descriptor of *fds*.
     """
@@ -190,7 +202,7 @@ def close_all(fds):
         os.close(fd)
 
 
-def set_limit(number, limit):
+def set_limit(number: int, limit: int) -> None:
     """
     Sets both limits of a resource to *limit*, or to what is permitted if that is less.
     """
@@ -205,16 +217,16 @@ class Box:
     One launched command and the processes that came of it.
     """
 
-    def __init__(self, control, pid, status):
+    def __init__(self, control: socket.socket, pid: int, status: int) -> None:
         self.control = control
         self.pid = pid
         self.pidfd = os.pidfd_open(pid)
         self.status = status
-        self.init = None
+        self.init: int | None = None
         self.pending = b""
         self.is_killed = False
 
-    def kill(self):
+    def kill(self) -> None:
         """
         Ends the box: through its first process where that is known.
         """
@@ -225,7 +237,7 @@ class Box:
         except OSError:
             pass  # no group of its own, or gone
 
-    def send(self, number):
+    def send(self, number: int) -> None:
         """
         Sends signal *number* to the box's first process, or to what builds the box.
         """
@@ -234,7 +246,7 @@ class Box:
         except OSError:
             pass  # it has ended
 
-    def tell(self, message):
+    def tell(self, message: dict[str, object]) -> None:
         """
         Reports *message* to the application, if it still listens.
         """
@@ -243,7 +255,7 @@ class Box:
         except OSError:
             pass  # it went away; its end of the socket says so too
 
-    def read_status(self):
+    def read_status(self) -> bool:
         """
         Takes what the sandbox program and the child inside reported; False at the end.
         """
@@ -260,7 +272,7 @@ class Box:
             self.pending = b""
         return True
 
-    def take(self, line):
+    def take(self, line: bytes) -> None:
         """
         Acts on one status line.
         """
@@ -275,7 +287,7 @@ class Box:
         elif record.keys() & {"started", "exit", "error"}:
             self.tell(record)
 
-    def adopt(self, pid):
+    def adopt(self, pid: int) -> None:
         """
         Holds on to the box's first process, if it really is one of this box.
         """
@@ -290,7 +302,7 @@ class Box:
         if self.is_killed:
             self.send(signal.SIGKILL)
 
-    def close(self):
+    def close(self) -> None:
         """
         Lets go of every descriptor.
         """
@@ -298,23 +310,23 @@ class Box:
         close_all([fd for fd in (self.pidfd, self.status, self.init) if fd is not None])
 
 
-def parent_of(pid):
+def parent_of(pid: int) -> int | None:
     """
     The parent of *pid*, or None where it is gone.
     """
     try:
-        with open("/proc/%d/stat" % pid, "rb") as file:
+        with open(f"/proc/{pid}/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[1])
     except (OSError, IndexError, ValueError):
         return None
 
 
-def children():
+def children() -> set[int]:
     """
     The process ids of this process's children.
     """
     try:
-        with open("/proc/self/task/%d/children" % os.getpid()) as file:
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:
             return {int(pid) for pid in file.read().split()}
     except OSError:
         found = {int(name) for name in os.listdir("/proc") if name.isdigit()}
@@ -326,24 +338,24 @@ class Broker:
     The event loop over the channel, the application and the boxes.
     """
 
-    def __init__(self, channel, owner):
+    def __init__(self, channel: socket.socket, owner: int) -> None:
         self.channel = channel
-        self.boxes = {}
+        self.boxes: dict[int, Box] = {}
         self.maps = IdMaps()
         self.is_closing = False
-        self.actions = {}
+        self.actions: dict[int, Callable[[], None]] = {}
         self.poll = select.epoll()
         self.watch(channel.fileno(), self.take)
         self.watch(owner, self.close)
 
-    def watch(self, fd, action):
+    def watch(self, fd: int, action: Callable[[], None]) -> None:
         """
         Calls *action* whenever *fd* is ready to be read.
         """
         self.actions[fd] = action
         self.poll.register(fd, select.EPOLLIN)
 
-    def forget(self, *fds):
+    def forget(self, *fds: int) -> None:
         """
         Stops watching *fds*.
         """
@@ -351,7 +363,7 @@ class Broker:
             if self.actions.pop(fd, None):
                 self.poll.unregister(fd)
 
-    def serve(self):
+    def serve(self) -> None:
         """
         Works until the application goes, or nothing was asked of it for a while.
         """
@@ -363,13 +375,13 @@ class Broker:
                 if action := self.actions.get(fd):
                     action()
 
-    def close(self):
+    def close(self) -> None:
         """
         Ends the loop: the application is gone.
         """
         self.is_closing = True
 
-    def retire(self):
+    def retire(self) -> None:
         """
         Closes the door, serves what already stands in it, and ends the loop.
         """
@@ -383,21 +395,21 @@ class Broker:
                     action()
         self.close()
 
-    def take(self):
+    def take(self) -> None:
         """
         Takes one launch; the channel's end means that the application is done with us.
         """
         if not self.accept():
             self.close()
 
-    def hear(self, box):
+    def hear(self, box: Box) -> None:
         """
         Takes what was reported from inside *box*.
         """
         if not box.read_status():
             self.forget(box.status)
 
-    def obey(self, box):
+    def obey(self, box: Box) -> None:
         """
         Takes one message of the application about *box*; its end kills.
         """
@@ -414,17 +426,19 @@ class Broker:
         if not message:
             self.forget(box.control.fileno())
 
-    def accept(self):
+    def accept(self) -> bool:
         """
         Takes one launch from the channel; False when there is none and never will be.
         """
         try:
-            data, ancillary, _, _ = self.channel.recvmsg(16, socket.CMSG_SPACE(MAX_FDS * 4), socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT)
+            data, ancillary, _, _ = self.channel.recvmsg(
+                16, socket.CMSG_SPACE(MAX_FDS * 4), socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
+            )
         except BlockingIOError:
             return True
         except OSError:
             return False
-        fds = [fd for _, _, raw in ancillary for fd in struct.unpack("%di" % (len(raw) // 4), raw)]
+        fds = [fd for _, _, raw in ancillary for fd in struct.unpack(f"{len(raw) // 4}i", raw)]
         if not data and not fds:
             return False
         if len(fds) < 2:
@@ -437,7 +451,7 @@ class Broker:
             close_all(fds)
         return True
 
-    def launch(self, control, plan, fds):
+    def launch(self, control: socket.socket, plan: int, fds: list[int]) -> None:
         """
         Starts what the memfd *plan* describes.
         """
@@ -463,12 +477,12 @@ class Broker:
         self.watch(box.pidfd, lambda: self.finish(box))
         self.watch(box.control.fileno(), lambda: self.obey(box))
 
-    def start(self, order, fds, report):
+    def start(self, order: dict[str, Any], fds: list[int], report: int) -> int:
         """
         The process id of the newly started program of *order*.
         """
         targets = order["fds"]
-        reports = [fd for fd in order["report_fds"]]
+        reports = order["report_fds"]
         floor = max([*targets, *reports, 2]) + 1
         copies = above([*fds, *[report] * len(reports)], floor)
         try:
@@ -476,11 +490,18 @@ class Broker:
             if order["staging"] or order["is_direct"]:
                 return self.fork(order, moves, report)
             actions = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in moves]
-            return os.posix_spawn(order["argv"][0], order["argv"], order["environment"], file_actions=actions, setsigdef=ALL_SIGNALS, setsigmask=())
+            return os.posix_spawn(
+                order["argv"][0],
+                order["argv"],
+                order["environment"],
+                file_actions=actions,
+                setsigdef=ALL_SIGNALS,
+                setsigmask=(),
+            )
         finally:
             close_all(copies)
 
-    def fork(self, order, moves, report):
+    def fork(self, order: dict[str, Any], moves: list[tuple[int, int]], report: int) -> int:
         """
         Starts the program in a child that first changes what exec keeps.
         """
@@ -512,20 +533,22 @@ class Broker:
                 os.dup2(source, target)
             os.execve(order["argv"][0], order["argv"], order["environment"])
         except OSError as error:
-            text = "%s: %s" % (error.strerror, os.strerror(error.errno or 0)) if isinstance(error, StagingFailed) else str(error.strerror)
+            text = str(error.strerror)
+            if isinstance(error, StagingError):
+                text = f"{text}: {os.strerror(error.errno)}"
             failure = {"error": stage_name, "errno": error.errno or errno.EIO, "text": text}
             os.write(report, json.dumps(failure).encode() + b"\n")
         finally:
             os._exit(125)
 
-    def namespaces(self, staging):
+    def namespaces(self, staging: dict[str, Any]) -> list[int | None]:
         """
         For each source of *staging* the namespace that maps its owner, or None.
         """
         user = (staging["uid"], staging["gid"])
         return [self.maps.namespace(tuple(owner), user) if owner else None for _, owner in staging["sources"]]
 
-    def finish(self, box):
+    def finish(self, box: Box) -> None:
         """
         Collects a box whose launched process has ended, and whatever it left behind.
         """
@@ -539,7 +562,7 @@ class Broker:
         box.tell({"done": status})
         box.close()
 
-    def sweep(self):
+    def sweep(self) -> None:
         """
         Ends every child that belongs to no box: what outlived the program it came from.
 
@@ -554,7 +577,7 @@ class Broker:
                 except OSError:
                     pass  # it ended by itself
 
-    def end(self):
+    def end(self) -> None:
         """
         Ends every box and waits until nothing is left.
         """
@@ -571,7 +594,7 @@ class Broker:
         self.sweep()
 
 
-def keep_only(fds):
+def keep_only(fds: list[int]) -> None:
     """
     Closes every descriptor the application left open, except 0, 1, 2 and *fds*.
     """
@@ -582,7 +605,7 @@ def keep_only(fds):
     os.closerange(previous + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
-def main():
+def main() -> None:
     """
     Serves the channel whose descriptor, and the application's pidfd, are the arguments.
     """

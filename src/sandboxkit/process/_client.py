@@ -70,7 +70,9 @@ def memfd(name: str, content: bytes) -> int:
         while view:
             view = view[os.write(fd, view) :]
         os.lseek(fd, 0, os.SEEK_SET)
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE)
+        fcntl.fcntl(
+            fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+        )
     except BaseException:
         os.close(fd)
         raise
@@ -106,7 +108,9 @@ def _start() -> _Broker:
     ]
     python = interpreter()
     try:
-        pid = os.posix_spawn(python, [python, "-I", "-S", str(_BROKER), "3", "4"], {}, file_actions=actions, setsid=True)
+        pid = os.posix_spawn(
+            python, [python, "-I", "-S", str(_BROKER), "3", "4"], {}, file_actions=actions, setsid=True
+        )
     except OSError as exc:
         ours.close()
         raise BrokerError(f"the process that starts commands did not start: {exc}") from exc
@@ -261,18 +265,22 @@ async def _send(fds: array.array[int]) -> None:
     for _ in range(_RESTARTS):
         broker = _broker()
         try:
-            while not _sent(broker.channel, fds):
+            while not _sent(broker.channel, fds):  # noqa: ASYNC110 - the broker drains its queue in another process
                 await anyio.sleep(0.001)
         except OSError:
             _discard(broker)  # it went idle, or was killed
         else:
             return
-    raise BrokerError("the process that starts commands keeps ending; look for what kills it (out of memory, a process limit)")
+    raise BrokerError(
+        "the process that starts commands keeps ending; look for what kills it (out of memory, a process limit)"
+    )
 
 
 def _sent(channel: socket.socket, fds: array.array[int]) -> bool:
     try:
-        channel.sendmsg([b"launch"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)], socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        channel.sendmsg(
+            [b"launch"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)], socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+        )
     except BlockingIOError:
         return False  # its queue is full; it is working on it
     except OSError as exc:

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 __all__ = ["direct_plan"]
 
 
-def direct_plan(argv: Sequence[str], *, environment: Mapping[str, str], cwd: str, rlimits: Sequence[tuple[int, int]] = ()) -> LaunchPlan:
+def direct_plan(
+    argv: Sequence[str], *, environment: Mapping[str, str], cwd: str, rlimits: Sequence[tuple[int, int]] = ()
+) -> LaunchPlan:
     """
     A plan that runs *argv* on the host as it is: own session, closed descriptors,
     exactly *environment*, *rlimits*.
@@ -25,4 +27,6 @@ def direct_plan(argv: Sequence[str], *, environment: Mapping[str, str], cwd: str
         cwd: Its working directory.
         rlimits: (resource number, limit), soft and hard alike.
     """
-    return LaunchPlan(backend="direct", argv=tuple(argv), environment=tuple(environment.items()), cwd=cwd, rlimits=tuple(rlimits))
+    return LaunchPlan(
+        backend="direct", argv=tuple(argv), environment=tuple(environment.items()), cwd=cwd, rlimits=tuple(rlimits)
+    )

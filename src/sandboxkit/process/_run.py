@@ -11,25 +11,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import anyio
-import anyio.abc
 import anyio.lowlevel
 
 from sandboxkit.errors import BrokerError, LaunchError, ProgramNotExecutableError, ProgramNotFoundError, SetupError
 from sandboxkit.model import Termination, Usage
 from sandboxkit.process._client import Control, submit
+from sandboxkit.process._streams import CHUNK, PipeReader, PipeWriter, pipe_from_us, pipe_to_us
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from sandboxkit.model import LaunchPlan
 
-__all__ = ["Outcome", "PipeReader", "PipeWriter", "Running", "launch", "run"]
+__all__ = ["Outcome", "Running", "launch", "run"]
 
-_CHUNK = 1 << 16
 _KILL_FACTOR = 16
 _KILL_FLOOR = 1 << 20
 _ENOENT, _EACCES, _ENOEXEC, _E2BIG, _ENOTDIR = 2, 13, 8, 7, 20
-_PIPE_BYTES = 1 << 16
 _KILL_SECONDS = 10.0
 
 
@@ -49,93 +47,6 @@ class Outcome:
     truncated: bool
     duration_s: float
     usage: Usage | None
-
-
-class PipeReader(anyio.abc.ByteReceiveStream):
-    """
-    What a command writes, as it comes.
-    """
-
-    def __init__(self, fd: int) -> None:
-        os.set_blocking(fd, False)
-        self._fd = fd
-
-    async def receive(self, max_bytes: int = _CHUNK) -> bytes:
-        """
-        The next bytes.
-
-        Raises:
-            anyio.EndOfStream: Every process that could write has ended.
-            anyio.ClosedResourceError: This end was closed.
-        """
-        while True:
-            if self._fd < 0:
-                raise anyio.ClosedResourceError
-            try:
-                data = os.read(self._fd, max_bytes)
-            except BlockingIOError:
-                await anyio.wait_readable(self._fd)
-                continue
-            if not data:
-                raise anyio.EndOfStream
-            return data
-
-    def close(self) -> None:
-        """
-        Closes this end now.
-        """
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    async def aclose(self) -> None:
-        """
-        Closes this end.
-        """
-        self.close()
-
-
-class PipeWriter(anyio.abc.ByteSendStream):
-    """
-    What a command reads.
-    """
-
-    def __init__(self, fd: int) -> None:
-        os.set_blocking(fd, False)
-        self._fd = fd
-
-    async def send(self, item: bytes) -> None:
-        """
-        Hands over *item* whole.
-
-        Raises:
-            anyio.BrokenResourceError: Nothing in the box reads any more.
-            anyio.ClosedResourceError: This end was closed.
-        """
-        view = memoryview(item)
-        while view:
-            if self._fd < 0:
-                raise anyio.ClosedResourceError
-            try:
-                view = view[os.write(self._fd, view) :]
-            except BlockingIOError:
-                await anyio.wait_writable(self._fd)
-            except BrokenPipeError as exc:
-                raise anyio.BrokenResourceError from exc
-
-    def close(self) -> None:
-        """
-        Closes this end now, so that the command reads an end of file.
-        """
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    async def aclose(self) -> None:
-        """
-        Closes this end.
-        """
-        self.close()
 
 
 class Running:
@@ -182,6 +93,16 @@ class Running:
                 self._status, self.is_done = message["done"], True
             else:
                 self._records.update(message)
+
+    async def keep_deadline(self, timeout: float | None) -> None:  # noqa: ASYNC109 - a deadline is a result here
+        """
+        Kills it when *timeout* seconds have passed since it started; None never does.
+        """
+        if timeout is None:
+            return
+        await anyio.sleep(self.started + timeout - time.monotonic())
+        if not self.is_done:
+            self.kill(Termination.TIMED_OUT)
 
     def outcome(self, stdout: bytes = b"", stderr: bytes = b"", *, truncated: bool = False) -> Outcome:
         """
@@ -246,15 +167,28 @@ def _launch_error(plan: LaunchPlan, record: Mapping[str, Any], stderr: bytes) ->
     argv = plan.confinement.argv if plan.confinement else plan.argv
     where = f"in the {plan.backend} sandbox" if plan.confinement else "on this machine"
     if stage == "exec" and number in (_ENOENT, _ENOTDIR):
-        return ProgramNotFoundError(argv[0], f"{where}; name one that a directory of its PATH holds and the spec lets it read")
+        return ProgramNotFoundError(
+            argv[0], f"{where}; name one that a directory of its PATH holds and the spec lets it read"
+        )
     if stage == "exec" and number == _EACCES:
-        return ProgramNotExecutableError(argv[0], f"{why}; it is not marked executable, or the spec does not let the box read it")
+        return ProgramNotExecutableError(
+            argv[0], f"{why}; it is not marked executable, or the spec does not let the box read it"
+        )
     if stage == "exec" and number == _ENOEXEC:
         return ProgramNotExecutableError(argv[0], "it is neither a program of this machine nor a script with a #! line")
     if stage == "exec" and number == _E2BIG:
-        return ProgramNotExecutableError(argv[0], "its arguments and environment are too long; the kernel takes 128 KiB an argument, so hand more over on stdin or in a file")
+        return ProgramNotExecutableError(
+            argv[0],
+            "its arguments and environment are too long; the kernel takes 128 KiB an argument, so hand more over on stdin or in a file",
+        )
     detail = record.get("text") or why
     return SetupError(plan.backend, f"step {stage!r} failed: {detail}" + (f"; {_said(stderr, None)}" if stderr else ""))
+
+
+def _nothing(ends: contextlib.ExitStack) -> int:
+    fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    ends.callback(os.close, fd)
+    return fd
 
 
 @contextlib.asynccontextmanager
@@ -281,14 +215,10 @@ async def launch(
         BrokerError: The broker could not be reached.
     """
     started = time.monotonic()
-    empty = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) if stdin is None else None
-    try:
-        source = stdin if empty is None else empty
+    with contextlib.ExitStack() as ends:
+        source = _nothing(ends) if stdin is None else stdin
         fds = [(source, 0), (stdout, 1), (stderr, 2), *((fd, number) for number, fd in (pass_fds or {}).items())]
         control = await submit(plan, fds)
-    finally:
-        if empty is not None:
-            os.close(empty)
     running = Running(plan, control, started)
     try:
         yield running
@@ -325,7 +255,7 @@ class _Collector:
                     self._kept += len(self._chunks[-1])
                 if self.seen > flood and running.ended_for is None:
                     running.kill(Termination.OUTPUT_LIMIT)
-                if self.seen % (_CHUNK * 64) < len(chunk):
+                if self.seen % (CHUNK * 64) < len(chunk):
                     await anyio.lowlevel.checkpoint()  # a flood must not starve the deadline
 
     @property
@@ -341,36 +271,6 @@ async def _feed(writer: PipeWriter, data: bytes) -> None:
     with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
         await writer.send(data)
     writer.close()
-
-
-class _End:
-    """
-    The end of a pipe that goes to the command.
-    """
-
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
-
-    def close(self) -> None:
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-
-def _pipe_to_us(ends: contextlib.ExitStack) -> tuple[PipeReader, _End]:
-    ours, theirs = os.pipe()
-    reader, end = PipeReader(ours), _End(theirs)
-    ends.callback(reader.close)
-    ends.callback(end.close)
-    return reader, end
-
-
-def _pipe_from_us(ends: contextlib.ExitStack) -> tuple[PipeWriter, _End]:
-    theirs, ours = os.pipe()
-    writer, end = PipeWriter(ours), _End(theirs)
-    ends.callback(writer.close)
-    ends.callback(end.close)
-    return writer, end
 
 
 async def _wait(running: Running, timeout: float | None) -> None:  # noqa: ASYNC109 - see run
@@ -404,9 +304,9 @@ async def run(
         BrokerError: The broker was ended meanwhile.
     """
     with contextlib.ExitStack() as ends:
-        stdout, stdout_end = _pipe_to_us(ends)
-        stderr, stderr_end = _pipe_to_us(ends)
-        feed, feed_end = _pipe_from_us(ends) if stdin else (None, None)
+        stdout, stdout_end = pipe_to_us(ends)
+        stderr, stderr_end = pipe_to_us(ends)
+        feed, feed_end = pipe_from_us(ends) if stdin else (None, None)
         collectors = [_Collector(stdout, max_output_bytes), _Collector(stderr, max_output_bytes)]
         source = feed_end.fd if feed_end else None
         async with launch(plan, stdin=source, stdout=stdout_end.fd, stderr=stderr_end.fd) as running:

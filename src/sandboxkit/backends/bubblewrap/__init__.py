@@ -110,12 +110,17 @@ async def _detect() -> Detection:
             meaning = Refusal(f"{candidate.path} cannot be executed: {exc}", "reinstall it")
             continue
         if program.missing:
-            meaning = Refusal(f"{program.path} {program.version} lacks {', '.join(program.missing)}", "install bubblewrap 0.8 or later")
+            meaning = Refusal(
+                f"{program.path} {program.version} lacks {', '.join(program.missing)}",
+                "install bubblewrap 0.8 or later",
+            )
             continue
         facts = replace(_facts(), program=program)
         failed = await _trial(facts)
         if failed is None:
-            return Detection(True, f"bwrap {program.version} ({program.origin}) runs a box", "", facts, warnings=refused)
+            return Detection(
+                True, f"bwrap {program.version} ({program.origin}) runs a box", "", facts, warnings=refused
+            )
         meaning = failed
     return Detection(False, meaning.reason, meaning.remedy, _facts(), warnings=refused)
 

@@ -9,8 +9,10 @@ import platform
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sandboxkit.backends.bubblewrap._program import Program
+if TYPE_CHECKING:
+    from sandboxkit.backends.bubblewrap._program import Program
 
 __all__ = ["Refusal", "refusal", "unusable", "user_databases"]
 
@@ -58,14 +60,19 @@ _SIGNS: tuple[tuple[re.Pattern[str], Refusal], ...] = (
             'allow_degraded={"process.isolation"}',
         ),
     ),
-    (re.compile(r"loopback: Failed|RTM_NEWADDR|setting up uid map: Permission denied"), Refusal("AppArmor restricts unprivileged user namespaces", _APPARMOR)),
+    (
+        re.compile(r"loopback: Failed|RTM_NEWADDR|setting up uid map: Permission denied"),
+        Refusal("AppArmor restricts unprivileged user namespaces", _APPARMOR),
+    ),
     (
         re.compile(r"Failed to make / slave|pivot_root|Can't mount proc|Failed to mount"),
         Refusal("the container's seccomp or AppArmor profile refuses mounts", _CONTAINER),
     ),
     (
         re.compile(r"No permissions to create (a )?new namespace|Operation not permitted"),
-        Refusal("creating namespaces is not permitted here, as in a container with the default seccomp profile", _CONTAINER),
+        Refusal(
+            "creating namespaces is not permitted here, as in a container with the default seccomp profile", _CONTAINER
+        ),
     ),
 )
 
@@ -77,7 +84,9 @@ def unusable(programs: tuple[Program, ...], refused: tuple[str, ...]) -> Refusal
     if platform.system() != "Linux":
         return Refusal(f"bubblewrap is for Linux, this is {platform.system()}", "use another backend")
     if _is_wsl1():
-        return Refusal("WSL 1 has no Linux kernel, hence no namespaces", "convert the distribution: wsl --set-version NAME 2")
+        return Refusal(
+            "WSL 1 has no Linux kernel, hence no namespaces", "convert the distribution: wsl --set-version NAME 2"
+        )
     if not programs:
         reason = "; ".join(refused) if refused else "no bwrap program was found"
         return Refusal(reason, _INSTALL)
@@ -102,8 +111,13 @@ def refusal(said: str) -> Refusal:
         if sign.search(said):
             return meaning
     if "No space left on device" in said:
-        return Refusal("the limit of user namespaces is used up, or this is a box that forbids them", "raise user.max_user_namespaces, or run outside the box")
-    return Refusal(f"a test box did not start: {said}", "see the message; sandboxkit doctor shows what this machine has")
+        return Refusal(
+            "the limit of user namespaces is used up, or this is a box that forbids them",
+            "raise user.max_user_namespaces, or run outside the box",
+        )
+    return Refusal(
+        f"a test box did not start: {said}", "see the message; sandboxkit doctor shows what this machine has"
+    )
 
 
 def _read(path: str) -> str:

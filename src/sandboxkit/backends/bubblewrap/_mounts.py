@@ -162,14 +162,23 @@ def mounts(tree: Tree, spec: SandboxSpec, survey: Survey, *, data: Mapping[str, 
     Source: bwrap(1), "Filesystem related options".
     """
     steps = [Mount("symlink", path, text) for path, text in survey.links if tree.at(path) is None]
-    steps += [_mount(path, node, tree, spec, survey, data) for path, node in sorted(tree.nodes.items(), key=lambda item: _depth(item[0]))]
-    steps += [Mount("data", path, fd=fd, perms=0o444) for path, fd in sorted(data.items()) if tree.nodes.get(path) is not Node.HIDDEN]
+    steps += [
+        _mount(path, node, tree, spec, survey, data)
+        for path, node in sorted(tree.nodes.items(), key=lambda item: _depth(item[0]))
+    ]
+    steps += [
+        Mount("data", path, fd=fd, perms=0o444)
+        for path, fd in sorted(data.items())
+        if tree.nodes.get(path) is not Node.HIDDEN
+    ]
     steps += [
         Mount("proc", "/proc"),
         Mount("dev", "/dev"),
         Mount("tmpfs", "/dev/shm", size=spec.filesystem.tmp_bytes, perms=_SHARED_MODE),
     ]
-    hidden = [path for path, node in tree.nodes.items() if node is Node.HIDDEN and survey.kinds.get(path) == "directory"]
+    hidden = [
+        path for path, node in tree.nodes.items() if node is Node.HIDDEN and survey.kinds.get(path) == "directory"
+    ]
     own = ("/proc", "/dev", *sorted(hidden), *(["/"] if "/" not in tree.nodes else []))
     return (*steps, *(Mount("remount-ro", path) for path in own))
 

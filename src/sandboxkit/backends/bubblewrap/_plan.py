@@ -17,7 +17,7 @@ from sandboxkit.errors import SpecError
 from sandboxkit.model import FIRST_FREE_FD, Confinement, LaunchPlan, Mount, PlanFile, Staging, is_inside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from sandboxkit.backends._survey import Survey
     from sandboxkit.backends.bubblewrap._program import Program
@@ -27,8 +27,9 @@ __all__ = ["BubblewrapFacts", "launch_plan"]
 
 # Descriptors in the started program.
 _ARGS, _SECCOMP, _STATUS, _REPORT, _PAYLOAD, _CODE, _PROGRAM = 3, 4, 5, 6, 7, 8, 9
+_MANY = 1 << 16
 _BOOT = f"import marshal,os;exec(marshal.loads(os.read({_CODE},1<<24)))"
-_STAGE = "/tmp"  # noqa: S108 - a mount point in the broker's private mount namespace, nothing is created on the host
+_STAGE = "/tmp"
 _SHELL_NAME = "sandbox"
 
 
@@ -86,10 +87,11 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFact
         raise SpecError("the machine was not looked at for this spec; call detect(spec) first")
     is_degraded = _keeps_root(spec, survey)
     tree = box_tree(spec, survey)
-    contents, data = _data_files(tree, survey, facts, invocation.pass_fds)
+    carriers = range(max((FIRST_FREE_FD - 1, *invocation.pass_fds)) + 1, _MANY)
+    contents, data = _data_files(tree, survey, facts, carriers[len(invocation.pass_fds) :])
     steps = mounts(tree, spec, survey, data=data)
     staging = None if is_degraded or not survey.identity.is_root else _staging(steps, survey, program)
-    confinement = _confinement(invocation, spec, facts, tree, survey)
+    confinement = _confinement(invocation, spec, facts, tree, survey, carriers)
     return LaunchPlan(
         backend="bubblewrap",
         argv=_argv(program, facts, staging),
@@ -142,17 +144,18 @@ def _staged(staging: Staging | None, path: str | None) -> str:
 
 
 def _data_files(
-    tree: Tree, survey: Survey, facts: BubblewrapFacts, taken: tuple[int, ...]
+    tree: Tree, survey: Survey, facts: BubblewrapFacts, numbers: Iterable[int]
 ) -> tuple[tuple[PlanFile, ...], dict[str, int]]:
     """
     The files whose content is not the host's, and the descriptor of each path. Every
     one has its own: bwrap 0.11 reads an empty file from a descriptor used twice, and
     0.12 refuses it.
     """
-    contents = {path: b"" for path, node in tree.nodes.items() if node is Node.HIDDEN and survey.kinds.get(path) == "file"}
+    contents = {
+        path: b"" for path, node in tree.nodes.items() if node is Node.HIDDEN and survey.kinds.get(path) == "file"
+    }
     if not survey.identity.is_named and tree.at("/etc/passwd") is Node.READ:
         contents["/etc/passwd"], contents["/etc/group"] = _users(survey, facts)
-    numbers = (number for number in range(FIRST_FREE_FD, 10_000) if number not in taken)
     data = dict(zip(sorted(contents), numbers, strict=False))
     return tuple(PlanFile(fd, contents[path], f"content of {path}") for path, fd in data.items()), data
 
@@ -188,9 +191,17 @@ def _filter(spec: SandboxSpec, machine: str) -> bytes:
 
 
 def _confinement(
-    invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFacts, tree: Tree, survey: Survey
+    invocation: Invocation,
+    spec: SandboxSpec,
+    facts: BubblewrapFacts,
+    tree: Tree,
+    survey: Survey,
+    carriers: Iterable[int],
 ) -> Confinement:
-    environment = {name: survey.box_home if name == "HOME" and value == survey.home else value for name, value in invocation.environment}
+    environment = {
+        name: survey.box_home if name == "HOME" and value == survey.home else value
+        for name, value in invocation.environment
+    }
     return Confinement(
         argv=invocation.argv,
         environment=tuple(environment.items()),
@@ -198,7 +209,7 @@ def _confinement(
         rlimits=rlimits(spec.limits),
         landlock=_landlock(facts.landlock_abi, tree),
         landlock_abi=facts.landlock_abi,
-        pass_fds=invocation.pass_fds,
+        pass_fds=tuple(zip(carriers, invocation.pass_fds, strict=False)),
     )
 
 
@@ -208,17 +219,22 @@ def _landlock(abi: int, tree: Tree) -> LandlockRules | None:
     what is read-only inside a writable directory is the mounts' business alone.
     """
     writable = sorted(path for path, node in tree.nodes.items() if node in (Node.WRITE, Node.PRIVATE))
-    return landlock_rules(abi, readable=("/",), writable=(*writable, "/dev/shm"), devices=("/dev", "/proc"))  # noqa: S108
+    return landlock_rules(abi, readable=("/",), writable=(*writable, "/dev/shm"), devices=("/dev", "/proc"))
 
 
 def _working_directory(invocation: Invocation, spec: SandboxSpec, tree: Tree, survey: Survey) -> str:
     asked = invocation.cwd
     if asked is not None:
         if tree.at(asked) in (None, Node.HIDDEN) or (tree.at(asked) is Node.PRIVATE and asked not in tree.nodes):
-            raise SpecError(f"the working directory {asked!r} is not visible in the box; name it in filesystem.read or filesystem.write")
+            raise SpecError(
+                f"the working directory {asked!r} is not visible in the box; name it in filesystem.read or filesystem.write"
+            )
         return asked
     named = (*spec.filesystem.write, *spec.filesystem.read)
-    if any(is_inside(survey.working_directory, path) for path in named) and tree.at(survey.working_directory) in (Node.READ, Node.WRITE):
+    if any(is_inside(survey.working_directory, path) for path in named) and tree.at(survey.working_directory) in (
+        Node.READ,
+        Node.WRITE,
+    ):
         return survey.working_directory
     directories = [path for path in named if survey.kinds.get(path) == "directory"]
     return directories[0] if directories else survey.box_home
@@ -268,7 +284,11 @@ def _options(spec: SandboxSpec, facts: BubblewrapFacts, steps: tuple[Mount, ...]
 
 
 def _disables_userns(spec: SandboxSpec, facts: BubblewrapFacts) -> bool:
-    return not spec.process.allow_nested_userns and facts.program is not None and "--disable-userns" in facts.program.options
+    return (
+        not spec.process.allow_nested_userns
+        and facts.program is not None
+        and "--disable-userns" in facts.program.options
+    )
 
 
 def _step(step: Mount, staging: Staging | None, staged: Iterator[int]) -> tuple[str, ...]:
@@ -288,5 +308,3 @@ def _step(step: Mount, staging: Staging | None, staged: Iterator[int]) -> tuple[
 
 def _perms(step: Mount) -> tuple[str, ...]:
     return () if step.perms is None else ("--perms", f"{step.perms:04o}")
-
-

@@ -22,7 +22,19 @@ __all__ = ["Program", "features", "find_programs", "landlock_abi"]
 
 _SYSTEM_PATHS = ("/usr/bin", "/bin", "/usr/local/bin", "/usr/sbin")
 _OPTION = re.compile(r"^\s+(--[a-z0-9-]+)", re.MULTILINE)
-_NEEDED = ("--args", "--json-status-fd", "--seccomp", "--size", "--perms", "--as-pid-1", "--die-with-parent", "--new-session", "--cap-drop", "--remount-ro", "--ro-bind-data")
+_NEEDED = (
+    "--args",
+    "--json-status-fd",
+    "--seccomp",
+    "--size",
+    "--perms",
+    "--as-pid-1",
+    "--die-with-parent",
+    "--new-session",
+    "--cap-drop",
+    "--remount-ro",
+    "--ro-bind-data",
+)
 _PATIENCE = 10.0
 _SYS_LANDLOCK_CREATE_RULESET = 444
 _LANDLOCK_CREATE_RULESET_VERSION = 1
@@ -81,7 +93,8 @@ def find_programs() -> tuple[tuple[Program, ...], tuple[str, ...]]:
     The system's comes first: Ubuntu's AppArmor profile covers only that path. It must
     belong to root in directories that belong to root, or somebody else could replace it.
     """
-    found, refused = [], []
+    found: list[Program] = []
+    refused: list[str] = []
     for directory in _SYSTEM_PATHS:
         path = os.path.join(directory, "bwrap")
         if not os.path.lexists(path):
@@ -171,4 +184,14 @@ def landlock_abi() -> int:
         return 0
     call = ctypes.CDLL(None, use_errno=True).syscall
     call.restype = ctypes.c_long
-    return max(0, int(call(ctypes.c_long(_SYS_LANDLOCK_CREATE_RULESET), None, ctypes.c_size_t(0), ctypes.c_uint32(_LANDLOCK_CREATE_RULESET_VERSION))))
+    return max(
+        0,
+        int(
+            call(
+                ctypes.c_long(_SYS_LANDLOCK_CREATE_RULESET),
+                None,
+                ctypes.c_size_t(0),
+                ctypes.c_uint32(_LANDLOCK_CREATE_RULESET_VERSION),
+            )
+        ),
+    )

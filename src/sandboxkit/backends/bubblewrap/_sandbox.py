@@ -5,23 +5,26 @@ An open box: one bwrap a command, all under one spec.
 from __future__ import annotations
 
 import os
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from sandboxkit.backends._contract import Sandbox
+import anyio
+
+from sandboxkit.backends._contract import PIPE, BoxProcess, Sandbox
 from sandboxkit.backends.bubblewrap._detect import refusal
 from sandboxkit.backends.bubblewrap._plan import BubblewrapFacts, launch_plan
 from sandboxkit.errors import CommandError, SetupError
 from sandboxkit.model import Enforcement, ExecResult, Invocation, Termination, Violation
-from sandboxkit.process import run
+from sandboxkit.process import launch, open_streams, run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 
     from sandboxkit.backends._survey import Survey
     from sandboxkit.model import LaunchPlan, SandboxSpec
-    from sandboxkit.process import Outcome
+    from sandboxkit.process import Outcome, Running, Streams
 
-__all__ = ["BubblewrapSandbox"]
+__all__ = ["BubblewrapProcess", "BubblewrapSandbox"]
 
 _SIGKILL, _SIGXCPU = 9, 24
 
@@ -51,7 +54,14 @@ class BubblewrapSandbox(Sandbox):
         """
         return self._enforcement
 
-    def plan(self, argv: Sequence[str], *, cwd: str | None = None, environment: Mapping[str, str] | None = None) -> LaunchPlan:
+    def plan(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        pass_fds: Collection[int] = (),
+    ) -> LaunchPlan:
         """
         How *argv* would be started.
 
@@ -65,7 +75,9 @@ class BubblewrapSandbox(Sandbox):
         if any("\0" in word for word in words):
             raise CommandError("a word holds a NUL byte, which no program can be given")
         passed = self._spec.environment.apply(os.environ) if environment is None else environment
-        return launch_plan(Invocation(words, tuple(passed.items()), cwd), self._spec, self._facts)
+        return launch_plan(
+            Invocation(words, tuple(passed.items()), cwd, tuple(sorted(pass_fds))), self._spec, self._facts
+        )
 
     async def run(
         self,
@@ -92,6 +104,38 @@ class BubblewrapSandbox(Sandbox):
             raise SetupError("bubblewrap", f"{meaning.reason}; {meaning.remedy}") from exc
         return self._result(outcome)
 
+    @asynccontextmanager
+    async def start(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: int | None = None,
+        stdout: int | None = PIPE,
+        stderr: int | None = PIPE,
+        pass_fds: Collection[int] = (),
+        cwd: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[BubblewrapProcess]:
+        """
+        Starts *argv* and hands out its streams; see `Sandbox.start`. `limits.wall`
+        counts from here; output is the reader's to bound.
+        """
+        plan = self.plan(argv, cwd=cwd, environment=environment, pass_fds=pass_fds)
+        carriers = plan.confinement.pass_fds if plan.confinement else ()
+        async with open_streams(stdin, stdout, stderr) as streams, anyio.create_task_group() as tasks:
+            async with launch(
+                plan,
+                stdin=streams.stdin_fd,
+                stdout=streams.stdout_fd,
+                stderr=streams.stderr_fd,
+                pass_fds=dict(carriers),
+            ) as running:
+                streams.close_far_ends()
+                process = BubblewrapProcess(running, streams, self._result)
+                tasks.start_soon(running.keep_deadline, self._spec.limits.wall)
+                yield process
+            tasks.cancel_scope.cancel()
+
     def _result(self, outcome: Outcome) -> ExecResult:
         return ExecResult(
             exit_code=outcome.exit_code,
@@ -108,6 +152,38 @@ class BubblewrapSandbox(Sandbox):
         )
 
 
+class BubblewrapProcess(BoxProcess):
+    """
+    A command that runs in a box of bubblewrap.
+    """
+
+    def __init__(self, running: Running, streams: Streams, result: Callable[[Outcome], ExecResult]) -> None:
+        self._running = running
+        self._result = result
+        self.stdin = streams.stdin
+        self.stdout = streams.stdout
+        self.stderr = streams.stderr
+
+    async def wait(self) -> ExecResult:
+        """
+        How it ended.
+        """
+        await self._running.wait()
+        return self._result(self._running.outcome())
+
+    def send_signal(self, number: int) -> None:
+        """
+        Sends signal *number* to the command.
+        """
+        self._running.send_signal(number)
+
+    def kill(self) -> None:
+        """
+        Ends it, and everything it started, at once.
+        """
+        self._running.kill()
+
+
 def _termination(outcome: Outcome, cpu: float | None) -> Termination:
     """
     The outcome's own, except that the usage read back may prove the limit of
@@ -122,7 +198,9 @@ def _termination(outcome: Outcome, cpu: float | None) -> Termination:
 
 def _violations(survey: Survey | None) -> tuple[Violation, ...]:
     return tuple(
-        Violation("protected-path-created", path, "it did not exist before the run, and other programs execute or obey it")
+        Violation(
+            "protected-path-created", path, "it did not exist before the run, and other programs execute or obey it"
+        )
         for path, link in (survey.unprotected if survey else ())
         if _is_changed(path, link)
     )
