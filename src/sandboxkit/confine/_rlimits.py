@@ -44,7 +44,8 @@ def rlimits(limits: Limits) -> tuple[tuple[int, int], ...]:
         _FSIZE: limits.file_size_bytes,
         _DATA: limits.memory_bytes,
         _CORE: 0,
-        # The child that starts the command and waits for it is a process of the box too.
+        # The child that starts the command and waits for it is a process of the box too. It
+        # is the first one (bwrap --as-pid-1): an init of bwrap's own would count as well.
         _NPROC: None if limits.processes is None else limits.processes + _SUPERVISORS,
         _NOFILE: limits.open_files,
         _MEMLOCK: _LOCKED_BYTES,
