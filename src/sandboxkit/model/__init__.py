@@ -21,6 +21,7 @@ from sandboxkit.model._plan import (
     PlanFile,
     Staging,
 )
+from sandboxkit.model._real_path import real_path
 from sandboxkit.model._result import ExecResult, RouteResult, Termination, Usage, Violation
 from sandboxkit.model._spec import (
     EnvironmentPolicy,
@@ -76,5 +77,6 @@ __all__ = [
     "Violation",
     "access_of",
     "is_inside",
+    "real_path",
     "strictest",
 ]

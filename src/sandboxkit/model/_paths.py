@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 __all__ = ["Access", "access_of", "is_inside", "strictest"]
 
@@ -51,7 +51,15 @@ def access_of(path: str, tree: Mapping[str, Access]) -> Access:
 def strictest(one: Mapping[str, Access], other: Mapping[str, Access]) -> dict[str, Access]:
     """
     The tree that allows, at every path, the lesser of what both allow.
+
+    A denial inside a denial is left out, so that merging in another order gives the
+    same tree. A path that only one of both names, inside what the other denies, is
+    denied.
     """
-    nodes: Iterable[str] = one.keys() | other.keys()
-    merged = {path: min(access_of(path, one), access_of(path, other)) for path in nodes}
-    return {path: access for path, access in merged.items() if access is not Access.UNLISTED}
+    merged: dict[str, Access] = {}
+    for path in sorted(one.keys() | other.keys()):  # parents first
+        access = min(access_of(path, one), access_of(path, other))
+        is_repeated = access is Access.DENY and access_of(path, merged) is Access.DENY
+        if access is not Access.UNLISTED and not is_repeated:
+            merged[path] = access
+    return merged
