@@ -42,7 +42,7 @@ SYS_CLOSE_RANGE = 436
 CLOSE_RANGE_CLOEXEC = 4
 RULE_PATH_BENEATH = 1
 # The rights that mean something for a file; the kernel refuses the others there.
-FILE_RIGHTS = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
+FILE_RIGHTS = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15 | 1 << 16
 FORWARDED = (1, 2, 3, 10, 12, 15, 18, 28)  # HUP INT QUIT USR1 USR2 TERM CONT WINCH
 RESET = (13, 25)  # PIPE and XFSZ, which the interpreter ignores
 READ_SIZE = 1 << 24

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-IDLE_SECONDS = 60.0
 MAX_FDS = 250
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -212,12 +211,22 @@ def set_limit(number: int, limit: int) -> None:
     resource.setrlimit(number, (limit, limit))
 
 
+def tell(control: socket.socket, message: dict[str, object]) -> None:
+    """
+    Reports *message* to the application, if it still listens.
+    """
+    try:
+        control.send(json.dumps(message).encode())
+    except OSError:
+        pass  # it went away; its end of the socket says so too
+
+
 class Box:
     """
     One launched command and the processes that came of it.
     """
 
-    def __init__(self, control: socket.socket, pid: int, status: int) -> None:
+    def __init__(self, control: socket.socket, pid: int, status: int, timeout: float | None) -> None:
         self.control = control
         self.pid = pid
         self.pidfd = os.pidfd_open(pid)
@@ -225,6 +234,7 @@ class Box:
         self.init: int | None = None
         self.pending = b""
         self.is_killed = False
+        self.deadline = None if timeout is None else time.monotonic() + timeout
 
     def kill(self) -> None:
         """
@@ -248,12 +258,9 @@ class Box:
 
     def tell(self, message: dict[str, object]) -> None:
         """
-        Reports *message* to the application, if it still listens.
+        Reports *message* to the application.
         """
-        try:
-            self.control.send(json.dumps(message).encode())
-        except OSError:
-            pass  # it went away; its end of the socket says so too
+        tell(self.control, message)
 
     def read_status(self) -> bool:
         """
@@ -338,8 +345,9 @@ class Broker:
     The event loop over the channel, the application and the boxes.
     """
 
-    def __init__(self, channel: socket.socket, owner: int) -> None:
+    def __init__(self, channel: socket.socket, owner: int, idle_seconds: float) -> None:
         self.channel = channel
+        self.idle_seconds = idle_seconds
         self.boxes: dict[int, Box] = {}
         self.maps = IdMaps()
         self.is_closing = False
@@ -368,12 +376,8 @@ class Broker:
         Works until the application goes, or nothing was asked of it for a while.
         """
         while not self.is_closing:
-            events = self.poll.poll(None if self.boxes else IDLE_SECONDS)
-            if not events and not self.boxes:
+            if not self.act(self.patience() if self.boxes else self.idle_seconds) and not self.boxes:
                 self.retire()
-            for fd, _ in events:
-                if action := self.actions.get(fd):
-                    action()
 
     def close(self) -> None:
         """
@@ -390,10 +394,32 @@ class Broker:
             pass
         self.forget(self.channel.fileno())
         while self.boxes and not self.is_closing:
-            for fd, _ in self.poll.poll():
-                if action := self.actions.get(fd):
-                    action()
+            self.act(self.patience())
         self.close()
+
+    def act(self, seconds: float | None) -> bool:
+        """
+        Waits at most *seconds* and does what became ready, and what is due; False when
+        nothing was ready.
+        """
+        events = self.poll.poll(seconds)
+        for fd, _ in events:
+            if action := self.actions.get(fd):
+                action()
+        now = time.monotonic()
+        for box in self.boxes.values():
+            if box.deadline is not None and box.deadline <= now:
+                box.deadline = None
+                box.tell({"ended": "timed_out"})
+                box.kill()
+        return bool(events)
+
+    def patience(self) -> float | None:
+        """
+        The seconds until the next deadline, or None where there is none.
+        """
+        due = [box.deadline for box in self.boxes.values() if box.deadline is not None]
+        return max(0.0, min(due) - time.monotonic()) if due else None
 
     def take(self) -> None:
         """
@@ -462,16 +488,17 @@ class Broker:
             with open(plan, "rb") as file:
                 order = json.loads(file.read())
             pid = self.start(order, fds, report)
-        except OSError as error:
-            refused = {"error": "broker", "errno": error.errno or errno.EIO, "text": str(error.strerror)}
-            control.send(json.dumps(refused).encode())
-            control.send(b'{"done": -1}')
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            number = getattr(error, "errno", None) or errno.EINVAL
+            refused = {"error": "broker", "errno": number, "text": str(error)}
+            tell(control, refused)
+            tell(control, {"done": -1})
             control.close()
             os.close(status)
             return
         finally:
             os.close(report)
-        box = Box(control, pid, status)
+        box = Box(control, pid, status, order["timeout"])
         self.boxes[pid] = box
         self.watch(box.status, lambda: self.hear(box))
         self.watch(box.pidfd, lambda: self.finish(box))
@@ -535,7 +562,7 @@ class Broker:
         except OSError as error:
             text = str(error.strerror)
             if isinstance(error, StagingError):
-                text = f"{text}: {os.strerror(error.errno)}"
+                text = f"{text}: {os.strerror(error.errno or 0)}"
             failure = {"error": stage_name, "errno": error.errno or errno.EIO, "text": text}
             os.write(report, json.dumps(failure).encode() + b"\n")
         finally:
@@ -587,9 +614,7 @@ class Broker:
             box.kill()
         deadline = time.monotonic() + 5
         while self.boxes and time.monotonic() < deadline:
-            for fd, _ in self.poll.poll(0.2):
-                if action := self.actions.get(fd):
-                    action()
+            self.act(0.2)
         self.boxes.clear()
         self.sweep()
 
@@ -607,7 +632,8 @@ def keep_only(fds: list[int]) -> None:
 
 def main() -> None:
     """
-    Serves the channel whose descriptor, and the application's pidfd, are the arguments.
+    Serves the channel. Arguments: its descriptor, the application's pidfd, and after
+    how many idle seconds to end.
     """
     channel, owner = int(sys.argv[1]), int(sys.argv[2])
     keep_only([channel, owner])
@@ -622,7 +648,7 @@ def main() -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     os.chdir("/")
-    broker = Broker(socket.socket(fileno=channel), owner)
+    broker = Broker(socket.socket(fileno=channel), owner, float(sys.argv[3]))
     try:
         broker.serve()
     finally:

@@ -40,6 +40,10 @@ __all__ = ["Control", "broker_pid", "interpreter", "shutdown", "submit"]
 _BROKER = Path(__file__).with_name("_broker.py")
 _FIRST_SPARE_FD = 10
 _RESTARTS = 3
+IDLE_SECONDS = 60.0
+"""
+After how many seconds without a box a broker ends; the next run starts another.
+"""
 _SHUTDOWN_SECONDS = 8.0
 
 
@@ -109,7 +113,11 @@ def _start() -> _Broker:
     python = interpreter()
     try:
         pid = os.posix_spawn(
-            python, [python, "-I", "-S", str(_BROKER), "3", "4"], {}, file_actions=actions, setsid=True
+            python,
+            [python, "-I", "-S", str(_BROKER), "3", "4", str(IDLE_SECONDS)],
+            {},
+            file_actions=actions,
+            setsid=True,
         )
     except OSError as exc:
         ours.close()
@@ -207,7 +215,7 @@ class Control:
         self._sock.close()
 
 
-def _order(plan: LaunchPlan, targets: Sequence[int]) -> bytes:
+def _order(plan: LaunchPlan, targets: Sequence[int], timeout: float | None) -> bytes:
     staging = plan.staging
     reports = (plan.status_fd, plan.status_fd + 1) if plan.status_fd is not None else ()
     return json.dumps(
@@ -217,6 +225,7 @@ def _order(plan: LaunchPlan, targets: Sequence[int]) -> bytes:
             "cwd": plan.cwd,
             "fds": targets,
             "report_fds": reports,
+            "timeout": timeout,
             "is_direct": plan.confinement is None,
             "rlimits": plan.rlimits,
             "staging": staging
@@ -230,7 +239,7 @@ def _order(plan: LaunchPlan, targets: Sequence[int]) -> bytes:
     ).encode()
 
 
-async def submit(plan: LaunchPlan, fds: Sequence[tuple[int, int]]) -> Control:
+async def submit(plan: LaunchPlan, fds: Sequence[tuple[int, int]], timeout: float | None) -> Control:  # noqa: ASYNC109 - the broker's to keep
     """
     Has the broker start *plan*.
 
@@ -238,6 +247,8 @@ async def submit(plan: LaunchPlan, fds: Sequence[tuple[int, int]]) -> Control:
         plan: What to start.
         fds: (descriptor here, its number in the started program), for all it gets
             besides the plan's own files.
+        timeout: Seconds after which the broker ends it; None is no deadline. The
+            broker keeps it, so that a blocked event loop does not lengthen it.
 
     Raises:
         BrokerError: The broker could not be started or keeps going away.
@@ -249,7 +260,7 @@ async def submit(plan: LaunchPlan, fds: Sequence[tuple[int, int]]) -> Control:
             stack.callback(os.close, fd)
             files.append((fd, file.fd))
         passed = [*fds, *plan.open_files, *files]
-        order = memfd("sandboxkit-plan", _order(plan, [target for _, target in passed]))
+        order = memfd("sandboxkit-plan", _order(plan, [target for _, target in passed], timeout))
         stack.callback(os.close, order)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         stack.callback(theirs.close)

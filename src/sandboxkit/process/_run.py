@@ -60,6 +60,7 @@ class Running:
         self._records: dict[str, Any] = {}
         self._status: int | None = None
         self.started = started
+        self._is_lost = False
         self.is_done = False
         self.ended_for: Termination | None = None
 
@@ -79,30 +80,17 @@ class Running:
     async def wait(self) -> None:
         """
         Waits until the command and everything it started has ended.
-
-        Raises:
-            BrokerError: The broker was ended meanwhile; the box went with it.
         """
         while not self.is_done:
             message = await self._control.receive()
             if message is None:
-                self.is_done = True
-                if self.ended_for is None:
-                    raise BrokerError("the process that starts commands was ended during the run, and the box with it")
+                self.is_done = self._is_lost = True
+            elif "ended" in message:
+                self.ended_for = self.ended_for or Termination(message["ended"])
             elif "done" in message:
                 self._status, self.is_done = message["done"], True
             else:
                 self._records.update(message)
-
-    async def keep_deadline(self, timeout: float | None) -> None:  # noqa: ASYNC109 - a deadline is a result here
-        """
-        Kills it when *timeout* seconds have passed since it started; None never does.
-        """
-        if timeout is None:
-            return
-        await anyio.sleep(self.started + timeout - time.monotonic())
-        if not self.is_done:
-            self.kill(Termination.TIMED_OUT)
 
     def outcome(self, stdout: bytes = b"", stderr: bytes = b"", *, truncated: bool = False) -> Outcome:
         """
@@ -110,7 +98,10 @@ class Running:
 
         Raises:
             LaunchError: It never started.
+            BrokerError: The broker was ended meanwhile; the box went with it.
         """
+        if self._is_lost and self.ended_for is None:
+            raise BrokerError("the process that starts commands was ended during the run, and the box with it")
         if "error" in self._records:
             raise _launch_error(self._plan, self._records, stderr)
         supervised = self._plan.confinement is not None
@@ -199,6 +190,7 @@ async def launch(
     stdout: int,
     stderr: int,
     pass_fds: Mapping[int, int] | None = None,
+    timeout: float | None = None,  # noqa: ASYNC109 - the broker's to keep
 ) -> AsyncIterator[Running]:
     """
     Starts *plan*; leaving the context ends whatever still runs of it.
@@ -210,6 +202,7 @@ async def launch(
         stdout: A descriptor it writes.
         stderr: Likewise.
         pass_fds: {number in the command: descriptor here}.
+        timeout: Seconds after which it is ended; None is no deadline.
 
     Raises:
         BrokerError: The broker could not be reached.
@@ -218,7 +211,7 @@ async def launch(
     with contextlib.ExitStack() as ends:
         source = _nothing(ends) if stdin is None else stdin
         fds = [(source, 0), (stdout, 1), (stderr, 2), *((fd, number) for number, fd in (pass_fds or {}).items())]
-        control = await submit(plan, fds)
+        control = await submit(plan, fds, timeout)
     running = Running(plan, control, started)
     try:
         yield running
@@ -273,15 +266,6 @@ async def _feed(writer: PipeWriter, data: bytes) -> None:
     writer.close()
 
 
-async def _wait(running: Running, timeout: float | None) -> None:  # noqa: ASYNC109 - see run
-    if timeout is not None:
-        with anyio.move_on_after(max(0.0, running.started + timeout - time.monotonic())):
-            await running.wait()
-        if not running.is_done:
-            running.kill(Termination.TIMED_OUT)
-    await running.wait()
-
-
 async def run(
     plan: LaunchPlan,
     *,
@@ -309,7 +293,7 @@ async def run(
         feed, feed_end = pipe_from_us(ends) if stdin else (None, None)
         collectors = [_Collector(stdout, max_output_bytes), _Collector(stderr, max_output_bytes)]
         source = feed_end.fd if feed_end else None
-        async with launch(plan, stdin=source, stdout=stdout_end.fd, stderr=stderr_end.fd) as running:
+        async with launch(plan, stdin=source, stdout=stdout_end.fd, stderr=stderr_end.fd, timeout=timeout) as running:
             for end in (stdout_end, stderr_end, feed_end):
                 if end:
                     end.close()
@@ -318,6 +302,6 @@ async def run(
                     tasks.start_soon(collector.collect, running)
                 if stdin and feed:
                     tasks.start_soon(_feed, feed, stdin)
-                await _wait(running, timeout)
+                await running.wait()
         truncated = any(collector.truncated for collector in collectors)
         return running.outcome(collectors[0].content, collectors[1].content, truncated=truncated)

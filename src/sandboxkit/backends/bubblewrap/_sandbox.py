@@ -8,8 +8,6 @@ import os
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-import anyio
-
 from sandboxkit.backends._contract import PIPE, BoxProcess, Sandbox
 from sandboxkit.backends.bubblewrap._detect import refusal
 from sandboxkit.backends.bubblewrap._plan import BubblewrapFacts, launch_plan
@@ -122,19 +120,19 @@ class BubblewrapSandbox(Sandbox):
         """
         plan = self.plan(argv, cwd=cwd, environment=environment, pass_fds=pass_fds)
         carriers = plan.confinement.pass_fds if plan.confinement else ()
-        async with open_streams(stdin, stdout, stderr) as streams, anyio.create_task_group() as tasks:
-            async with launch(
+        async with (
+            open_streams(stdin, stdout, stderr) as streams,
+            launch(
                 plan,
                 stdin=streams.stdin_fd,
                 stdout=streams.stdout_fd,
                 stderr=streams.stderr_fd,
                 pass_fds=dict(carriers),
-            ) as running:
-                streams.close_far_ends()
-                process = BubblewrapProcess(running, streams, self._result)
-                tasks.start_soon(running.keep_deadline, self._spec.limits.wall)
-                yield process
-            tasks.cancel_scope.cancel()
+                timeout=self._spec.limits.wall,
+            ) as running,
+        ):
+            streams.close_far_ends()
+            yield BubblewrapProcess(running, streams, self._result)
 
     def _result(self, outcome: Outcome) -> ExecResult:
         return ExecResult(
