@@ -1,0 +1,544 @@
+"""
+What a box must not do with files, and the same acts outside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import sandboxkit
+from sandboxkit.errors import SpecError
+from sandboxkit.model import FilesystemPolicy, SandboxSpec
+from sandboxkit.process import interpreter
+from tests.conformance.conftest import IS_ROOT, Act, git
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.conformance.conftest import Boxes
+
+pytestmark = pytest.mark.anyio
+
+needs_root = pytest.mark.skipif(not IS_ROOT, reason="not applicable: only root can set this up, or do it outside")
+
+
+def spec_of(
+    *, write: tuple[Path, ...] = (), read: tuple[Path, ...] = (), deny: tuple[Path, ...] = (), tmp_bytes: int = 1 << 24
+) -> SandboxSpec:
+    paths = {name: tuple(map(str, value)) for name, value in (("write", write), ("read", read), ("deny", deny))}
+    return SandboxSpec(filesystem=FilesystemPolicy(**paths, tmp_bytes=tmp_bytes))
+
+
+# --- outside the roots -----------------------------------------------------------------
+
+WRITE = Act("for path in arguments['paths']: attempt(path, write, path)")
+
+
+async def test_nothing_is_written_outside_the_roots(boxes: Boxes, ws: Path, outside: Path, tmp_path: Path) -> None:
+    shown = tmp_path.resolve() / "shown"
+    shown.mkdir()
+    paths = [str(directory / "new") for directory in (ws, shown, outside)]
+    paths.append(str(ws / "../outside/up"))
+    assert WRITE.outside(paths=paths) == dict.fromkeys(paths, "done")
+    shutil.rmtree(outside)
+    outside.mkdir()
+    inside = await boxes.act(spec_of(write=(ws,), read=(shown,)), WRITE, paths=paths)
+    assert inside == dict(zip(paths, ["done", "EROFS", "ENOENT", "ENOENT"], strict=True))
+    assert list(outside.iterdir()) == []
+
+
+CHANGE = Act(
+    """
+path = arguments["path"]
+attempt("truncate", os.truncate, path, 0)
+attempt("append", open, path, "a")
+attempt("chmod", os.chmod, path, 0o777)
+attempt("utime", os.utime, path)
+attempt("setxattr", os.setxattr, path, "user.x", b"y")
+attempt("rename over it", lambda: (write(path + ".new"), os.rename(path + ".new", path)))
+attempt("unlink", os.unlink, path)
+"""
+)
+
+
+async def test_a_readable_file_is_not_changed_in_any_way(boxes: Boxes, ws: Path, outside: Path) -> None:
+    file = outside / "file"
+    file.write_text("content")
+    inside = await boxes.act(spec_of(write=(ws,), read=(outside,)), CHANGE, path=str(file))
+    assert set(inside.values()) == {"EROFS"}
+    assert file.read_text() == "content"
+    control = CHANGE.outside(path=str(file))
+    assert set(control.values()) <= {"done", "ENOTSUP"}
+    assert control["unlink"] == "done"
+
+
+async def test_the_system_is_read_only(boxes: Boxes, ws: Path) -> None:
+    # Opened for writing, and nothing written: the control runs on the real system.
+    opening = Act("for path in arguments['paths']: attempt(path, lambda: os.close(os.open(path, os.O_WRONLY)))")
+    paths = ["/usr/bin/env", "/etc/hosts", "/etc/passwd", interpreter()]
+    inside = await boxes.act(SandboxSpec.workspace_write(ws), opening, paths=paths)
+    assert set(inside.values()) <= {"EROFS", "EACCES"}
+    if IS_ROOT:
+        # A program that runs right now answers ETXTBSY to anyone.
+        assert set(opening.outside(paths=paths).values()) <= {"done", "ETXTBSY"}
+
+
+ELSEWHERE = Act("for path in arguments['paths']: attempt(path, lambda: (write(path), os.unlink(path)))")
+
+
+async def test_the_box_has_no_other_place_to_write(boxes: Boxes, ws: Path) -> None:
+    paths = ["/x", "/dev/x", "/usr/x", "/home/x", "/proc/x", "/var/x"]
+    private = ["/tmp/x", "/run/x", "/var/tmp/x", "/dev/shm/x"]
+    inside = await boxes.act(SandboxSpec.workspace_write(ws), ELSEWHERE, paths=paths + private)
+    assert {inside[path] for path in private} == {"done"}
+    assert {inside[path] for path in paths} <= {"EROFS", "ENOENT", "EACCES"}, inside
+    assert inside["/x"] == inside["/dev/x"] == "EROFS"
+
+
+async def test_private_directories_are_nobody_elses(boxes: Boxes, ws: Path) -> None:
+    spec = SandboxSpec.workspace_write(ws)
+    listing = "ls -A /tmp /run /var/tmp /dev/shm ~ | sort"
+    first = await boxes.run(spec, ["sh", "-c", f"echo left > /tmp/left-by-one; echo left > ~/left-by-one; {listing}"])
+    second = await boxes.run(spec, ["sh", "-c", listing])
+    assert ("left-by-one" in first.text(), "left-by-one" in second.text()) == (True, False)
+    assert not Path("/tmp/left-by-one").exists()
+    assert not (Path.home() / "left-by-one").exists()
+
+
+# --- credentials, and the three answers for what is not to be read -----------------------
+
+CREDENTIALS = (
+    ".aws/credentials",
+    ".bash_history",
+    ".config/gcloud/credentials.db",
+    ".config/gh/hosts.yml",
+    ".docker/config.json",
+    ".git-credentials",
+    ".gnupg/secring.gpg",
+    ".kube/config",
+    ".netrc",
+    ".npmrc",
+    ".pypirc",
+    ".ssh/id_ed25519",
+)
+READ = Act("for path in arguments['paths']: attempt(path, read, path)")
+
+
+@pytest.fixture
+def secrets(home: Path) -> list[str]:
+    for name in CREDENTIALS:
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("secret")
+    return [str(home / name) for name in CREDENTIALS]
+
+
+async def test_credentials_are_refused_in_every_spec(boxes: Boxes, ws: Path, home: Path, secrets: list[str]) -> None:
+    assert set(READ.outside(paths=secrets).values()) == {"done"}
+    for spec in (spec_of(write=(ws,)), spec_of(write=(ws,), read=(home,)), spec_of(write=(home,))):
+        assert await boxes.act(spec, READ, paths=secrets) == dict.fromkeys(secrets, "EACCES")
+
+
+async def test_a_denied_an_unlisted_and_a_missing_path_answer_differently(
+    boxes: Boxes, ws: Path, home: Path, secrets: list[str]
+) -> None:
+    (home / "notes").write_text("private")
+    denied, unlisted, missing = str(home / ".ssh/id_ed25519"), str(home / "notes"), str(ws / "missing")
+    inside = await boxes.act(spec_of(write=(ws,)), READ, paths=[denied, unlisted, missing])
+    assert list(inside.values()) == ["EACCES", "ENOENT", "ENOENT"]
+    assert list(READ.outside(paths=[denied, unlisted]).values()) == ["done", "done"]
+    home_is_usable = 'test "$(ls -A ~ | grep -c notes)" = 0 && mkdir -p ~/.cache/x && echo x > ~/.cache/x/y && cat ~/.cache/x/y'
+    result = await boxes.run(spec_of(write=(ws,)), ["sh", "-c", home_is_usable])
+    assert result.check().text() == "x\n"
+    assert not (home / ".cache").exists()
+
+
+GET_AT_DENIED = Act(
+    """
+denied, home = arguments["denied"], os.path.dirname(arguments["denied"])
+attempt("list", os.listdir, denied)
+attempt("chmod", os.chmod, denied, 0o777)
+attempt("enter", os.chdir, denied)
+attempt("create in it", write, denied + "/new")
+attempt("rename", lambda: (os.rename(denied, denied + ".aside"), os.rename(denied + ".aside", denied)))
+attempt("rename its parent", lambda: (os.rename(home, home + ".aside"), os.rename(home + ".aside", home)))
+attempt("remove", os.rmdir, denied)
+attempt("put something over it", lambda: (os.mkdir(home + "/over"), os.rename(home + "/over", denied)))
+attempt("hard link out of it", os.link, denied + "/id_ed25519", home + "/linked")
+attempt("by a symbolic link", lambda: (os.symlink(denied, home + "/link"), read(home + "/link/id_ed25519")))
+attempt("by /proc", read, "/proc/self/root" + denied + "/id_ed25519")
+attempt("by an open directory", lambda: os.open(".ssh/id_ed25519", os.O_RDONLY, dir_fd=os.open(home, os.O_PATH)))
+"""
+)
+
+
+async def test_a_denied_directory_in_a_writable_one_stays_denied(
+    boxes: Boxes, home: Path, secrets: list[str], tmp_path: Path
+) -> None:
+    denied = home / ".ssh"
+    inside = await boxes.act(spec_of(write=(tmp_path.resolve(),)), GET_AT_DENIED, denied=str(denied))
+    assert "done" not in inside.values()
+    assert inside["list"] == inside["create in it"] == inside["by /proc"] == inside["by a symbolic link"] == "EACCES"
+    assert inside["rename"] == inside["rename its parent"] == inside["remove"] == "EBUSY"
+    assert inside["chmod"] == "EROFS"
+    assert (denied / "id_ed25519").read_text() == "secret"
+    (home / "link").unlink()
+    (home / "over").rmdir()
+    control = GET_AT_DENIED.outside(denied=str(denied))
+    assert {control[what] for what in ("list", "chmod", "enter", "create in it", "rename", "rename its parent")} == {"done"}
+
+
+async def test_the_deepest_named_path_decides(boxes: Boxes, ws: Path) -> None:
+    levels = [ws / "a", ws / "a/b", ws / "a/b/c", ws / "a/b/c/d"]
+    levels[-1].mkdir(parents=True)
+    for level in levels:
+        (level / "file").write_text("content")
+    spec = spec_of(write=(ws, levels[2]), deny=(levels[1],), read=(levels[3],))
+    script = """
+for path in arguments["paths"]:
+    attempt("list " + path, os.listdir, path)
+    attempt("read " + path, read, path + "/file")
+    attempt("write " + path, write, path + "/file", "content")
+"""
+    paths = [str(level) for level in levels]
+    inside = await boxes.act(spec, Act(script), paths=paths)
+    # What leads to a readable path can be passed, and shows nothing else.
+    answers = [*["done"] * 3, "EACCES", "ENOENT", "EROFS", *["done"] * 3, "done", "done", "EROFS"]
+    assert list(inside.values()) == answers
+    assert set(Act(script).outside(paths=paths).values()) == {"done"}
+
+
+@needs_root
+async def test_passwords_of_the_system_are_not_read(boxes: Boxes, ws: Path) -> None:
+    paths = [path for path in ("/etc/shadow", "/etc/gshadow", "/etc/sudoers") if Path(path).exists()]
+    assert set(READ.outside(paths=paths).values()) == {"done"}
+    assert set((await boxes.act(spec_of(write=(ws,)), READ, paths=paths)).values()) == {"EACCES"}
+
+
+# --- links -----------------------------------------------------------------------------
+
+
+async def test_symbolic_links_lead_nowhere(boxes: Boxes, ws: Path, home: Path, outside: Path, secrets: list[str]) -> None:
+    (outside / "file").write_text("content")
+    for name, target in {
+        "file": outside / "file",
+        "dir": outside,
+        "up": Path("../outside"),
+        "key": home / ".ssh/id_ed25519",
+        "root": Path("/proc/1/root"),
+    }.items():
+        (ws / name).symlink_to(target)
+    script = """
+attempt("read a file", read, "file")
+attempt("write a file", write, "file")
+attempt("write in a directory", write, "dir/new")
+attempt("write upwards", write, "up/new")
+attempt("read a key", read, "key")
+attempt("list through init", os.listdir, "root/")
+"""
+    inside = await boxes.act(spec_of(write=(ws,)), Act(script))
+    assert list(inside.values()) == ["ENOENT", "ENOENT", "ENOENT", "ENOENT", "EACCES", "EACCES"]
+    assert (outside / "file").read_text() == "content"
+    control = Act("os.chdir(arguments['ws'])" + script).outside(ws=str(ws))
+    assert set(list(control.values())[:5]) == {"done"}
+
+
+async def test_a_link_left_by_one_run_is_not_followed_by_the_next(
+    boxes: Boxes, ws: Path, home: Path, outside: Path, secrets: list[str]
+) -> None:
+    (outside / "file").write_text("secret")
+    plant = f"ln -s {home}/.ssh/id_ed25519 key; ln -s {outside}/file file; ln -s {outside} dir; ln -s /proc/self/environ env"
+    (await boxes.run(spec_of(write=(ws,)), ["sh", "-c", plant])).check()
+    reading = ["cat", "key", "file", "dir/file"]
+    assert subprocess.run(reading, cwd=ws, capture_output=True, text=True, check=True).stdout == "secret" * 3
+    for spec in (SandboxSpec.read_only(ws), spec_of(write=(ws,))):
+        result = await boxes.run(spec, reading, cwd=str(ws))
+        assert (result.text(), result.exit_code) == ("", 1)
+        errors = result.text("stderr")
+        assert (errors.count("Permission denied"), errors.count("No such file or directory")) == (1, 2)
+
+
+async def test_a_root_that_is_replaced_by_a_link_is_refused(boxes: Boxes, ws: Path, outside: Path) -> None:
+    spec = spec_of(write=(ws,))
+    replace = Act("attempt('rename', os.rename, arguments['ws'], arguments['ws'] + '.aside'); attempt('remove', os.rmdir, arguments['ws'])")
+    inside = await boxes.act(spec, replace, ws=str(ws))
+    assert set(inside.values()) <= {"EBUSY", "EROFS"}
+    ws.rmdir()
+    ws.symlink_to(outside)
+    with pytest.raises(SpecError, match="symbolic link"):
+        await boxes.run(spec, ["true"])
+
+
+LINK = Act(
+    """
+attempt("hard link", os.link, arguments["source"], arguments["target"])
+attempt("hard link through /proc", lambda: os.link("/proc/self/fd/%d" % os.open(arguments["source"], os.O_RDONLY), arguments["target"] + "2", follow_symlinks=True))
+"""
+)
+
+
+async def test_hard_links_do_not_cross_into_the_workspace(boxes: Boxes, ws: Path, outside: Path) -> None:
+    (outside / "file").write_text("content")
+    named = {"source": str(outside / "file"), "target": str(ws / "linked")}
+    inside = await boxes.act(spec_of(write=(ws,), read=(outside,)), LINK, **named)
+    assert list(inside.values()) == ["EXDEV", "EXDEV"]
+    assert LINK.outside(**named)["hard link"] == "done"
+
+
+async def test_a_file_of_one_root_is_not_moved_into_a_readable_one(boxes: Boxes, ws: Path, outside: Path) -> None:
+    (ws / "file").touch()
+    move = Act("attempt('rename', os.rename, arguments['from'], arguments['to'])")
+    paths = {"from": str(ws / "file"), "to": str(outside / "file")}
+    assert await boxes.act(spec_of(write=(ws,), read=(outside,)), move, **paths) == {"rename": "EXDEV"}
+    assert move.outside(**paths) == {"rename": "done"}
+
+
+# --- names that other programs obey ------------------------------------------------------
+
+PROTECTED = Act(
+    """
+os.chdir(arguments["ws"])
+for path in (".git/config", ".git/hooks/pre-commit", ".envrc", ".vscode/tasks.json", ".github/workflows/ci.yml", ".husky/pre-commit", "AGENTS.md"):
+    attempt("write " + path, write, path)
+for path in (".git", ".git/hooks", ".git/config", ".github", ".github/workflows", ".vscode", ".husky", ".envrc"):
+    attempt("move " + path, lambda: (os.rename(path, path + ".aside"), os.rename(path + ".aside", path)))
+attempt("lock and replace", lambda: (write(".git/config.lock"), os.rename(".git/config.lock", ".git/config")))
+attempt("replace hooks", lambda: (os.mkdir(".git/new"), os.rename(".git/new", ".git/hooks")))
+attempt("link hooks", os.link, ".git/hooks/kept", ".git/objects/kept")
+"""
+)
+
+
+async def test_protected_names_are_neither_written_nor_moved_aside(boxes: Boxes, repository: Path) -> None:
+    for name in (".envrc", ".vscode/tasks.json", ".github/workflows/ci.yml", ".husky/pre-commit", "AGENTS.md", ".git/hooks/kept"):
+        (repository / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository / name).write_text("kept")
+    (repository / ".git/hooks/pre-commit").write_text("kept")
+    before = (repository / ".git/config").read_text()
+    inside = await boxes.act(SandboxSpec.workspace_write(repository), PROTECTED, ws=str(repository))
+    assert {what: answer for what, answer in inside.items() if answer not in ("EROFS", "EBUSY")} == {"link hooks": "EXDEV"}
+    assert {answer for what, answer in inside.items() if what.startswith("write")} == {"EROFS"}
+    assert {answer for what, answer in inside.items() if what.startswith("move")} == {"EBUSY"}
+    assert (repository / ".git/config").read_text() == before
+    (repository / ".git/new").rmdir()
+    (repository / ".git/hooks/pre-commit").unlink()
+    (repository / ".git/hooks/kept").write_text("kept")
+    control = PROTECTED.outside(ws=str(repository))
+    assert set(control.values()) <= {"done", "ENOTEMPTY"}
+    assert control["replace hooks"] == "ENOTEMPTY"
+
+
+async def test_what_lies_beside_protected_names_stays_writable(boxes: Boxes, repository: Path) -> None:
+    script = "echo x > .git/index2 && mkdir .git/objects/aa && echo x > .git/refs/heads/x && rm .git/refs/heads/x && mkdir .github && echo x > .github/notes"
+    (await boxes.run(SandboxSpec.workspace_write(repository), ["sh", "-c", script])).check()
+
+
+async def test_a_worktree_does_not_open_its_repository(boxes: Boxes, repository: Path, tmp_path: Path) -> None:
+    tree = tmp_path.resolve() / "tree"
+    git(repository, "worktree", "add", "-q", str(tree), "-b", "tree")
+    result = await boxes.run(SandboxSpec.workspace_write(tree), ["sh", "-c", "echo gitdir: /tmp/evil > .git; mv .git aside; cat .git"])
+    assert result.text() == f"gitdir: {repository}/.git/worktrees/tree\n"
+    assert "Read-only file system" in result.text("stderr")
+    assert "busy" in result.text("stderr")
+
+
+async def test_protected_names_that_appear_are_reported(boxes: Boxes, ws: Path) -> None:
+    spec = SandboxSpec.workspace_write(ws)
+    assert (await boxes.run(spec, ["true"])).violations == ()
+    result = await boxes.run(spec, ["sh", "-c", "mkdir -p .git/hooks .vscode && touch .git/config .envrc plain"])
+    assert [(v.kind, v.target) for v in result.violations] == [
+        ("protected-path-created", str(ws / name)) for name in (".git/config", ".git/hooks", ".vscode", ".envrc")
+    ]
+    assert sorted(path.name for path in ws.iterdir()) == [".envrc", ".git", ".vscode", "plain"], "no stub is left"
+
+
+async def test_a_repository_whose_configuration_runs_programs(
+    boxes: Boxes, repository: Path, outside: Path, home: Path, secrets: list[str]
+) -> None:
+    marker = outside / "ran"
+    evil = repository / "evil.sh"
+    evil.write_text(f"#!/bin/sh\ncat {home}/.ssh/id_ed25519 >> {repository}/stolen\necho >> {repository}/ran\necho >> {marker}\nexec cat\n")
+    evil.chmod(0o755)
+    (repository / ".gitattributes").write_text("* filter=evil diff=evil\n")
+    for key in ("filter.evil.clean", "filter.evil.smudge", "diff.evil.textconv", "core.fsmonitor", "core.pager", "core.sshCommand"):
+        git(repository, "config", key, str(evil))
+    (repository / ".git/hooks/post-checkout").symlink_to(evil)
+    (repository / "README.md").write_text("changed\n")
+    words = ["sh", "-c", "git status; git diff; git add README.md; git checkout -q -b other"]
+    result = await boxes.run(SandboxSpec.workspace_write(repository), words, timeout=30)
+    assert (repository / "ran").exists(), ("it ran, in the box", result)
+    assert (marker.exists(), (repository / "stolen").read_text()) == (False, "")
+    plant = "git config core.hooksPath /tmp; git config filter.x.clean id; git config alias.st '!id'; ls .git/config.lock"
+    refused = await boxes.run(SandboxSpec.workspace_write(repository), ["sh", "-c", plant])
+    assert refused.text() == ""
+    subprocess.run(words, cwd=repository, capture_output=True, timeout=30, check=False)
+    assert (marker.exists(), "secret" in (repository / "stolen").read_text()) == (True, True)
+
+
+# --- special files and memory ------------------------------------------------------------
+
+
+async def test_no_device_is_made(boxes: Boxes, ws: Path, outside: Path) -> None:
+    script = """
+import stat
+os.chdir(arguments["where"])
+attempt("null", os.mknod, "null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+attempt("mem", os.mknod, "mem", 0o666 | stat.S_IFCHR, os.makedev(1, 1))
+attempt("disk", os.mknod, "disk", 0o666 | stat.S_IFBLK, os.makedev(254, 0))
+attempt("fifo", os.mkfifo, "fifo")
+"""
+    inside = await boxes.act(spec_of(write=(ws,)), Act(script), where=str(ws))
+    assert inside.pop("fifo") == "done"
+    assert set(inside.values()) <= {"EPERM", "EACCES"}
+    if IS_ROOT:
+        assert set(Act(script).outside(where=str(outside)).values()) == {"done"}
+
+
+@needs_root
+async def test_a_device_that_lies_in_the_workspace_is_not_opened(boxes: Boxes, ws: Path) -> None:
+    os.mknod(ws / "device", 0o666 | 0o020000, os.makedev(1, 3))
+    (ws / "device").chmod(0o666)
+    paths = [str(ws / "device")]
+    assert await boxes.act(spec_of(write=(ws,)), WRITE, paths=paths) == {paths[0]: "EACCES"}
+    assert WRITE.outside(paths=paths) == {paths[0]: "done"}
+
+
+async def test_the_device_directory_is_small(boxes: Boxes, ws: Path) -> None:
+    script = "ls /dev; for f in null zero full random urandom tty; do test -c /dev/$f || echo missing $f; done; echo x > /dev/null"
+    result = await boxes.run(spec_of(write=(ws,)), ["sh", "-c", script])
+    names = {"core", "fd", "full", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout", "tty", "urandom", "zero"}
+    assert set(result.check().text().split()) == names
+    assert len(os.listdir("/dev")) > len(names)
+
+
+FLOOD = Act(
+    """
+def flood(path):
+    try:
+        with open(path, "wb", buffering=0) as file:
+            for _ in range(arguments["mib"]):
+                file.write(bytes(1 << 20))
+    finally:
+        answers["size of " + path] = os.stat(path).st_size >> 20
+        os.unlink(path)
+for path in arguments["paths"]:
+    attempt(path, flood, path)
+"""
+)
+
+
+async def test_memory_behind_files_is_bounded(boxes: Boxes, ws: Path, home: Path) -> None:
+    paths = ["/dev/shm/flood", "/tmp/flood", "/run/flood", "/var/tmp/flood", str(home / "flood")]
+    inside = await boxes.act(spec_of(write=(ws,), tmp_bytes=8 << 20), FLOOD, paths=paths, mib=20)
+    assert {inside[path] for path in paths} == {"ENOSPC"}
+    assert {inside["size of " + path] for path in paths} == {8}
+    control = FLOOD.outside(paths=paths[:1], mib=20)
+    assert list(control.values()) == [20, "done"]
+
+
+@contextlib.contextmanager
+def file_in_shared_memory() -> Iterator[Path]:
+    path = Path(f"/dev/shm/sandboxkit-test-{os.getpid()}")
+    path.write_text("of the host")
+    try:
+        yield path
+    finally:
+        path.unlink()
+
+
+async def test_shared_memory_of_the_host_is_not_there(boxes: Boxes, ws: Path) -> None:
+    with file_in_shared_memory() as path:
+        assert await boxes.act(spec_of(write=(ws,)), READ, paths=[str(path)]) == {str(path): "ENOENT"}
+        assert READ.outside(paths=[str(path)]) == {str(path): "done"}
+
+
+# --- what this library runs from -----------------------------------------------------------
+
+DRIVER = """
+import sys
+import anyio
+from sandboxkit.backends.bubblewrap import BubblewrapBackend
+from sandboxkit.model import SandboxSpec
+from sandboxkit.process import shutdown
+
+async def main():
+    async with BubblewrapBackend().open(SandboxSpec.workspace_write(sys.argv[1])) as box:
+        result = await box.run(["sh", "-c", sys.argv[2]])
+    shutdown()
+    sys.stdout.write(result.text())
+    sys.stderr.write(result.text("stderr"))
+
+anyio.run(main)
+"""
+REWRITE = """
+try() { "$@" 2>/dev/null && echo "done: $*"; }
+try sh -c 'echo evil > env/lib/evil.pth'
+try sh -c 'echo evil >> env/pyvenv.cfg'
+try sh -c 'echo evil > env/lib/python3*/site-packages/evil.pth'
+try sh -c 'echo evil >> library/sandboxkit/__init__.py'
+try touch library/sandboxkit/evil.py
+try rm -r env/bin
+try mv env aside
+try mv library aside
+try mv library/sandboxkit aside
+try ln -sfn /tmp env/bin/python
+try sh -c 'echo >> other/pyvenv.cfg'
+try mv other other2
+"""
+
+
+@pytest.fixture
+def application(ws: Path) -> Path:
+    """
+    A workspace that holds the environment and a copy of this library an application runs from.
+    """
+    for name in ("env", "other"):
+        subprocess.run([interpreter(), "-m", "venv", "--without-pip", ws / name], check=True)
+    package = Path(sandboxkit.__file__).parent
+    shutil.copytree(package, ws / "library/sandboxkit", ignore=shutil.ignore_patterns("__pycache__"))
+    return ws
+
+
+async def test_what_the_library_runs_from_is_not_rewritten(application: Path) -> None:
+    from anyio import run_process
+
+    import pydantic
+
+    packages = Path(pydantic.__file__).parents[1]
+    environment = {**os.environ, "PYTHONPATH": f"{application}/library:{packages}"}
+    driver = [str(application / "env/bin/python"), "-c", DRIVER, str(application), REWRITE]
+    done = await run_process(driver, env=environment, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode() == "done: sh -c echo >> other/pyvenv.cfg\ndone: mv other other2\n"
+    assert "evil" not in (application / "library/sandboxkit/__init__.py").read_text()
+    (application / "other2").rename(application / "other")
+    control = subprocess.run(["sh", "-c", REWRITE], cwd=application, capture_output=True, text=True, check=False)
+    assert control.stdout.count("done: ") >= 9, control
+
+
+async def test_the_running_interpreter_is_no_writable_root(boxes: Boxes) -> None:
+    for path in {os.path.realpath(sys.prefix), os.path.realpath(sys.base_prefix), str(Path(sandboxkit.__file__).resolve().parent)}:
+        with pytest.raises(SpecError, match="runs from"):
+            await boxes.run(spec_of(write=(Path(path),)), ["true"])
+
+
+async def test_the_interpreters_files_are_read_only(boxes: Boxes, ws: Path) -> None:
+    script = """
+for path in arguments["paths"]:
+    attempt(path, lambda: os.access(path, os.W_OK) or write(path + "/sandboxkit-test"))
+"""
+    inside = await boxes.act(spec_of(write=(ws,)), Act(script), paths=[sys.base_prefix, os.path.dirname(os.__file__)])
+    assert set(inside.values()) == {"EROFS"}
+
+
+async def test_a_second_root_inside_the_first_adds_nothing(boxes: Boxes, ws: Path, outside: Path) -> None:
+    (ws / "inner").mkdir()
+    inside = await boxes.act(spec_of(write=(ws, ws / "inner")), WRITE, paths=[str(ws / "inner/f"), str(outside / "f")])
+    assert list(inside.values()) == ["done", "ENOENT"]
