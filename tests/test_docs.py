@@ -8,9 +8,16 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+
+import sandboxkit
+from sandboxkit import errors
+from sandboxkit.cli import main
+from sandboxkit.cli._exit import Exit
+from sandboxkit.policy import PolicyRule, RuleConstraints
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 SNIPPETS = sorted((DOCS / "snippets").glob("*.py"))
@@ -40,3 +47,55 @@ def test_every_snippet_is_shown_and_every_shown_snippet_exists() -> None:
     shown = {name for page in DOCS.rglob("*.md") for name in INCLUDE.findall(page.read_text())}
     existing = {path.name for path in (DOCS / "snippets").iterdir() if path.is_file()}
     assert shown == existing
+
+
+def test_the_spec_example_has_every_field() -> None:
+    spec = sandboxkit.SandboxSpec
+    nested = {
+        name: field.annotation for name, field in spec.model_fields.items() if hasattr(field.annotation, "model_fields")
+    }
+    expected = set(spec.model_fields) | {
+        f"{name}.{key}" for name, model in nested.items() for key in model.model_fields
+    }
+    example = tomllib.loads((DOCS / "snippets" / "spec.toml").read_text())
+    found = set(example) | {f"{name}.{key}" for name in nested for key in example[name]}
+    assert found == expected
+
+
+def test_the_spec_example_states_the_defaults(tmp_path: Path) -> None:
+    example = tomllib.loads((DOCS / "snippets" / "spec.toml").read_text())
+    (tmp_path / "secrets").mkdir()
+    spec = sandboxkit.SandboxSpec.from_dict(example, base=tmp_path)
+    default = sandboxkit.SandboxSpec()
+    assert spec.filesystem.protect == default.filesystem.protect
+    assert spec.filesystem.tmp_bytes == default.filesystem.tmp_bytes
+    assert spec.environment.inherit == default.environment.inherit
+    assert spec.process == default.process
+    assert spec.limits.model_copy(update={"cpu": None}) == default.limits
+
+
+def test_the_rules_example_is_right_and_has_every_key() -> None:
+    example = DOCS / "snippets" / "rules.toml"
+    sandboxkit.ExecPolicy.from_files(user=example)
+    rules = tomllib.loads(example.read_text())["rules"]
+    given = {key for rule in rules for key in rule} | {key for rule in rules for key in rule.get("constraints", ())}
+    assert given == (set(PolicyRule.model_fields) | set(RuleConstraints.model_fields)) - {"direct"}
+
+
+def test_the_reference_has_every_public_name() -> None:
+    page = (DOCS / "reference" / "api.md").read_text()
+    documented = set(re.findall(r"^::: sandboxkit\.(\w+)$", page, re.MULTILINE)) | set(errors.__all__) | {"__version__"}
+    assert documented - {"errors"} == set(sandboxkit.__all__)
+
+
+def test_the_reference_has_every_control() -> None:
+    page = (DOCS / "reference" / "enforcement.md").read_text()
+    assert re.findall(r"^\| `([\w.]+)` \|", page, re.MULTILINE) == [str(control) for control in sandboxkit.Control]
+
+
+def test_the_reference_has_every_exit_code_and_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (DOCS / "reference" / "cli.md").read_text()
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)} == set(Exit) - {Exit.DONE}
+    assert main(["--help"]) == 0
+    verbs = re.findall(r"^    (\w+) ", capsys.readouterr().out, re.MULTILINE)
+    assert verbs == re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
