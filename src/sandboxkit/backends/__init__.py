@@ -1,3 +1,56 @@
 """
 The ways to isolate a command, the contract they keep, and the registry that picks one.
+
+Whoever makes a backend needs `SandboxBackend`, `Sandbox`, `Detection`, `Facts` and
+`hookimpl`, and the conformance suite in `sandboxkit.testing`.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sandboxkit.backends._contract import Detection, Facts, Sandbox, SandboxBackend
+from sandboxkit.backends._default import (
+    default_registry,
+    get_active_sandbox_backend,
+    list_sandbox_backends,
+    register_sandbox_backend,
+    sandbox_execute,
+)
+from sandboxkit.backends._registry import PLUGIN_PRIORITY, BackendStatus, SandboxRegistry, Selection
+from sandboxkit.backends._shell import bash_argv, command_environment
+from sandboxkit.backends._verify import VERIFIED, Finding, Verification, attack
+
+if TYPE_CHECKING:
+    from sandboxkit.backends._hookspecs import hookimpl
+
+__all__ = [
+    "PLUGIN_PRIORITY",
+    "VERIFIED",
+    "BackendStatus",
+    "Detection",
+    "Facts",
+    "Finding",
+    "Sandbox",
+    "SandboxBackend",
+    "SandboxRegistry",
+    "Selection",
+    "Verification",
+    "attack",
+    "bash_argv",
+    "command_environment",
+    "default_registry",
+    "get_active_sandbox_backend",
+    "hookimpl",
+    "list_sandbox_backends",
+    "register_sandbox_backend",
+    "sandbox_execute",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name == "hookimpl":  # pluggy costs 20 ms, and only plug-ins need it
+        from sandboxkit.backends._hookspecs import hookimpl
+
+        return hookimpl
+    raise AttributeError(f"module 'sandboxkit.backends' has no attribute {name!r}")

@@ -1,0 +1,398 @@
+"""
+The backends of an application, and the choice among them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+import sys
+import threading
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, final
+
+import anyio
+
+from sandboxkit.backends._contract import Detection, Sandbox, SandboxBackend
+from sandboxkit.backends._once import Once
+from sandboxkit.backends._plugins import plugin_backends
+from sandboxkit.backends._verify import Finding, Verification, attack
+from sandboxkit.errors import EnforcementError, NoBackendError, PluginError, SpecError
+from sandboxkit.model import Enforcement, SandboxSpec
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+
+    from sandboxkit.model import ExecResult
+
+__all__ = ["PLUGIN_PRIORITY", "BackendStatus", "SandboxRegistry", "Selection"]
+
+PLUGIN_PRIORITY = 9
+"""The most a plug-in gets by itself; every built-in backend has more."""
+_BUBBLEWRAP_PRIORITY = 100
+_NAME = re.compile(r"[a-z][a-z0-9._-]{0,63}")
+_RESERVED = frozenset({"direct"})
+_DETECT_SECONDS = 10.0
+_PATIENCE = 60.0
+_RETRY_SECONDS = 30.0
+"""How long it is believed that a backend is unavailable: memory may have been short."""
+_REPORT = "report it to whoever makes this backend"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """
+    The backend that runs a spec.
+
+    Attributes:
+        backend: The backend.
+        detection: What it found, for this spec.
+        enforcement: What it enforces for this spec, lowered by the attack.
+        verification: What the attack found.
+    """
+
+    backend: SandboxBackend
+    detection: Detection
+    enforcement: Enforcement
+    verification: Verification
+
+    @contextlib.asynccontextmanager
+    async def open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
+        """
+        A box of this backend under *spec*, whose results say what was verified.
+
+        Raises:
+            EnforcementError: The box that opened holds less than *spec* requires.
+            SetupError: It did not come up.
+        """
+        async with self.backend.open(spec) as box:
+            found = self.verification.apply(box.enforcement)
+            if missing := found.missing(spec.requirements()):
+                raise EnforcementError({self.backend.name: _missing(missing)})
+            yield box if found == box.enforcement else _Lowered(box, self.verification)
+
+
+@final
+class _Lowered(Sandbox):
+    """
+    A box whose results say less than its backend claims.
+    """
+
+    def __init__(self, box: Sandbox, verification: Verification) -> None:
+        self._box = box
+        self._verification = verification
+
+    @property
+    def spec(self) -> SandboxSpec:
+        """
+        What the box may do.
+        """
+        return self._box.spec
+
+    @property
+    def enforcement(self) -> Enforcement:
+        """
+        What is enforced, as the attack found it.
+        """
+        return self._verification.apply(self._box.enforcement)
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes | None = None,
+        cwd: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - a deadline is part of the result, not an exception
+        environment: Mapping[str, str] | None = None,
+    ) -> ExecResult:
+        """
+        Runs *argv* to its end; see `Sandbox.run`.
+        """
+        result = await self._box.run(argv, stdin=stdin, cwd=cwd, timeout=timeout, environment=environment)
+        return replace(result, enforcement=self._verification.apply(result.enforcement))
+
+
+@dataclass(frozen=True, slots=True)
+class BackendStatus:
+    """
+    How one backend stands on this machine.
+
+    Attributes:
+        name: Its name.
+        priority: Greater is preferred.
+        available: Whether it can run here.
+        reason: Why, in one sentence.
+        remedy: What would make it available; empty when it is.
+        facts: What it found, JSON-ready.
+        warnings: What does not stop it and should be known.
+        enforcement: What it enforces for the spec asked about, lowered by the attack;
+            None where it is unavailable.
+        verified: What the attack found.
+        missing: What the spec asked about requires beyond that.
+    """
+
+    name: str
+    priority: int
+    available: bool
+    reason: str
+    remedy: str
+    facts: Mapping[str, Any]
+    warnings: tuple[str, ...] = ()
+    enforcement: Enforcement | None = None
+    verified: tuple[Finding, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        A JSON-ready form.
+        """
+        return {
+            "name": self.name,
+            "priority": self.priority,
+            "available": self.available,
+            "reason": self.reason,
+            "remedy": self.remedy,
+            "facts": dict(self.facts),
+            "warnings": [*self.warnings],
+            "enforcement": self.enforcement.to_dict() if self.enforcement else None,
+            "verified": {str(f.control): {"grade": str(f.grade), "reason": f.reason} for f in self.verified},
+            "missing": [*self.missing],
+        }
+
+
+class SandboxRegistry:
+    """
+    Backends by priority. It starts empty; `default` has the built-in ones.
+
+    What detection and the attack found is kept for the process, for every thread and
+    event loop; that a backend is unavailable is asked again after half a minute.
+
+    Args:
+        detect_timeout: Seconds a backend's detection may take.
+    """
+
+    def __init__(self, *, detect_timeout: float = _DETECT_SECONDS) -> None:
+        if not 0 < detect_timeout < math.inf:
+            raise ValueError(f"detect_timeout {detect_timeout}: give a positive number of seconds")
+        self._timeout = detect_timeout
+        self._entries: tuple[_Entry, ...] = ()
+        self._lock = threading.Lock()
+
+    @classmethod
+    def default(cls, plugins: Iterable[str] = ()) -> SandboxRegistry:
+        """
+        The built-in backends of this platform, and those of the named plug-ins.
+
+        Args:
+            plugins: Names in the entry-point group `sandboxkit.backends`. Loading one
+                runs its code, so none is loaded unless it is named here. Whatever
+                priority it asks for, it comes after every built-in backend.
+
+        Raises:
+            PluginError: A plug-in is missing or broken.
+        """
+        if isinstance(plugins, str):
+            raise PluginError(plugins, "give a list of names, not a string")
+        registry = cls()
+        registry._entries = _builtin()
+        for name in plugins:
+            for backend, priority in plugin_backends(name):
+                registry.register(backend, min(priority, PLUGIN_PRIORITY))
+        return registry
+
+    def register(self, backend: SandboxBackend, priority: int = 0) -> None:
+        """
+        Adds *backend*; greater priorities are preferred, among equals the earlier.
+
+        Raises:
+            PluginError: It is no backend, its name is taken or none, or *priority* is
+                no whole number.
+        """
+        entry = _Entry(backend, _checked_name(backend), priority)
+        if isinstance(priority, bool) or not isinstance(priority, int):
+            raise PluginError(entry.name, f"priority {priority!r} is no whole number")
+        with self._lock:
+            if any(known.name == entry.name for known in self._entries):
+                raise PluginError(entry.name, "a backend of this name is registered already")
+            self._entries = tuple(sorted((*self._entries, entry), key=lambda known: -known.priority))
+        for known in self._entries:
+            known.detection.forget()
+
+    def forget(self) -> None:
+        """
+        Drops what detection and the attack found: the machine has changed.
+        """
+        for entry in self._entries:
+            entry.detection.forget()
+            entry.verification.forget()
+
+    async def active(self, spec: SandboxSpec | None = None) -> Selection:
+        """
+        The preferred backend that is available and enforces what *spec* requires.
+
+        Args:
+            spec: None asks for the requirements every spec has.
+
+        Raises:
+            NoBackendError: None is available.
+            EnforcementError: Some are, and none enforces it all.
+            SpecError: A path of *spec* is wrong.
+        """
+        wanted = spec if spec is not None else SandboxSpec()
+        reasons: dict[str, str] = {}
+        is_any_available = False
+        for entry in self._entries:
+            found = await entry.judge(wanted, self._timeout)
+            if found.enforcement is None:
+                reasons[entry.name] = f"{found.detection.reason}; {found.detection.remedy}"
+            elif found.missing:
+                is_any_available = True
+                reasons[entry.name] = _missing(found.missing)
+            else:
+                return Selection(entry.backend, found.detection, found.enforcement, found.verification)
+        raise (EnforcementError if is_any_available else NoBackendError)(reasons)
+
+    @contextlib.asynccontextmanager
+    async def open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
+        """
+        A box under *spec* on the backend `active` chooses.
+
+        Raises:
+            NoBackendError: No backend is available.
+            EnforcementError: None enforces what *spec* requires.
+            SpecError: A path of *spec* is wrong.
+            SetupError: The box did not come up.
+        """
+        selection = await self.active(spec)
+        async with selection.open(spec) as box:
+            yield box
+
+    async def list(self, spec: SandboxSpec | None = None) -> tuple[BackendStatus, ...]:
+        """
+        How every backend stands, preferred ones first.
+
+        Args:
+            spec: What enforcement is stated for; None is what every spec requires.
+        """
+        wanted = spec if spec is not None else SandboxSpec()
+        return tuple([await entry.status(wanted, self._timeout) for entry in self._entries])
+
+
+@dataclass(frozen=True, slots=True)
+class _Judgement:
+    """
+    What is known of a backend for one spec; no enforcement where it is unavailable.
+    """
+
+    detection: Detection
+    enforcement: Enforcement | None = None
+    missing: tuple[str, ...] = ()
+    verification: Verification = field(default_factory=Verification)
+
+
+class _Entry:
+    def __init__(self, backend: SandboxBackend, name: str, priority: int) -> None:
+        self.backend = backend
+        self.name = name
+        self.priority = priority
+        self.detection: Once[Detection] = Once(_PATIENCE)
+        self.verification: Once[Verification] = Once(_PATIENCE)
+
+    async def judge(self, spec: SandboxSpec, timeout: float) -> _Judgement:  # noqa: ASYNC109 - passed on
+        found = await self.detection.get(
+            lambda: self._detect(None, timeout), lambda d: math.inf if d.available else _RETRY_SECONDS
+        )
+        if not found.available:
+            return _Judgement(found)
+        verified = await self.verification.get(
+            lambda: attack(self.backend), lambda v: _RETRY_SECONDS if v.failure else math.inf
+        )
+        if verified.failure:
+            reason = f"the attack that verifies it could not be carried out: {verified.failure}"
+            return _Judgement(Detection(False, reason, "remove what that names", found.facts, found.warnings))
+        fresh = await self._detect(spec, timeout)
+        if not fresh.available:
+            return _Judgement(fresh)
+        try:
+            claim = self.backend.enforcement(spec, fresh.facts)
+            enforcement = verified.apply(claim)
+            return _Judgement(fresh, enforcement, enforcement.missing(spec.requirements()), verified)
+        except SpecError:
+            raise
+        except Exception as exc:  # noqa: BLE001 - a broken backend must not stop the others
+            return _Judgement(_broken(fresh, f"enforcement() raised {type(exc).__name__}: {exc}"))
+
+    async def _detect(self, spec: SandboxSpec | None, timeout: float) -> Detection:  # noqa: ASYNC109 - one of its own
+        try:
+            with anyio.move_on_after(timeout):
+                found: object = await (self.backend.detect() if spec is None else self.backend.detect(spec))
+                return (
+                    found
+                    if isinstance(found, Detection)
+                    else _broken(None, f"detect() returned {type(found).__name__}")
+                )
+        except SpecError:
+            if spec is not None:
+                raise
+            return _broken(None, "detect() refuses a spec nobody gave")
+        except Exception as exc:  # noqa: BLE001 - a broken backend must not stop the others
+            return _broken(None, f"detect() raised {type(exc).__name__}: {exc}")
+        return _broken(None, f"detect() did not answer within {timeout:g} s")
+
+    async def status(self, spec: SandboxSpec, timeout: float) -> BackendStatus:  # noqa: ASYNC109 - passed on
+        try:
+            found = await self.judge(spec, timeout)
+        except SpecError as exc:
+            found = _Judgement(Detection(False, str(exc), "correct the spec"))
+        detection = found.detection
+        return BackendStatus(
+            name=self.name,
+            priority=self.priority,
+            available=found.enforcement is not None,
+            reason=detection.reason,
+            remedy=detection.remedy,
+            facts=detection.facts.to_dict(),
+            warnings=detection.warnings,
+            enforcement=found.enforcement,
+            verified=found.verification.findings,
+            missing=found.missing,
+        )
+
+
+def _broken(found: Detection | None, reason: str) -> Detection:
+    return (
+        Detection(False, reason, _REPORT)
+        if found is None
+        else Detection(False, reason, _REPORT, found.facts, found.warnings)
+    )
+
+
+def _missing(sentences: Sequence[str]) -> str:
+    return f"{'; '.join(sentences)}; list a control in allow_degraded where less will do, or use another backend"
+
+
+def _checked_name(backend: object) -> str:
+    if not isinstance(backend, SandboxBackend):
+        kind = backend.__name__ + " itself" if isinstance(backend, type) else type(backend).__name__
+        raise PluginError(kind, "it is no SandboxBackend object")
+    name: object = backend.name
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _RESERVED:
+        raise PluginError(
+            str(name),
+            "a backend's name is a lower-case letter and then letters, digits, '.', '_' or '-', and not 'direct'",
+        )
+    return name
+
+
+@cache
+def _builtin() -> tuple[_Entry, ...]:
+    """
+    One entry for the process, so that every registry shares what was found out.
+    """
+    if sys.platform != "linux":
+        return ()
+    from sandboxkit.backends.bubblewrap import BubblewrapBackend
+
+    return (_Entry(BubblewrapBackend(), "bubblewrap", _BUBBLEWRAP_PRIORITY),)
