@@ -1,0 +1,7 @@
+"""
+The `sandboxkit` command.
+"""
+
+from sandboxkit.cli._main import main
+
+__all__ = ["main"]

@@ -1,0 +1,52 @@
+"""
+The spec that the options of a verb describe.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from sandboxkit.errors import SpecError
+from sandboxkit.model import FilesystemPolicy, NetworkPolicy, SandboxSpec, real_path
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+__all__ = ["spec_of"]
+
+
+def spec_of(options: argparse.Namespace) -> SandboxSpec:
+    """
+    The spec of `--spec`, or the read-only one of the working directory, with what the
+    other options add.
+
+    Raises:
+        SpecError: The file is wrong, or a path cannot be right.
+    """
+    spec = SandboxSpec.from_file(options.spec) if options.spec else SandboxSpec.read_only()
+    read, write = _paths("--read", options.read), _paths("--write", options.write)
+    if read or write:
+        named = spec.filesystem.model_dump(exclude_unset=True)
+        named |= {"read": (*spec.filesystem.read, *read), "write": (*spec.filesystem.write, *write)}
+        spec = spec.model_copy(update={"filesystem": FilesystemPolicy(**named)})
+    if options.network:
+        spec = spec.model_copy(update={"network": NetworkPolicy(mode=options.network)})
+    if options.timeout and "wall" not in spec.limits.model_fields_set:
+        spec = spec.model_copy(update={"limits": spec.limits.model_copy(update={"wall": options.timeout})})
+    return spec
+
+
+def _paths(option: str, given: Sequence[str]) -> list[str]:
+    real, wrong = [], []
+    for path in given:
+        try:
+            real.append(real_path(path))
+            if not os.path.exists(real[-1]):
+                wrong.append(f"{option}: {path!r} does not exist; create it first")
+        except ValueError as exc:
+            wrong.append(f"{option}: {exc}")
+    if wrong:
+        raise SpecError(*wrong)
+    return real

@@ -1,0 +1,95 @@
+"""
+`sandboxkit doctor` and `sandboxkit backends`.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import anyio
+
+from sandboxkit.backends import list_sandbox_backends
+from sandboxkit.cli._exit import Exit
+from sandboxkit.cli._machine import machine, own_code_inside
+from sandboxkit.cli._output import enforcement_table, printable, say, table
+
+if TYPE_CHECKING:
+    import argparse
+
+    from sandboxkit.backends import BackendStatus
+    from sandboxkit.cli._report import Report
+
+__all__ = ["backends", "doctor"]
+
+
+def backends(_options: argparse.Namespace, report: Report) -> int:
+    """
+    Prints one line for each backend.
+    """
+    found = anyio.run(list_sandbox_backends)
+    if not report.is_json:
+        say(_overview(found))
+    return report.done(Exit.DONE, "done", {"backends": [status.to_dict() for status in found]})
+
+
+def doctor(_options: argparse.Namespace, report: Report) -> int:
+    """
+    Prints what the machine has and what each backend makes of it, with remedies.
+    """
+    features, found = machine(), anyio.run(list_sandbox_backends)
+    warnings = _warnings(found)
+    is_able = any(status.available for status in found)
+    code = Exit.DONE if is_able else Exit.FOUND_WANTING
+    if not report.is_json:
+        say(table(("feature", "state", "remedy"), [(feature.name, feature.state, feature.remedy) for feature in features]))
+        say("\n" + _overview(found))
+        for status in found:
+            say(_details(status))
+        for warning in warnings:
+            say(f"\nwarning: {printable(warning)}")
+        say("\ncommands can be run in a box here" if is_able else "\nno backend is available, so nothing will be run here")
+    fields = {"machine": [asdict(feature) for feature in features], "warnings": warnings}
+    return report.done(code, "done" if is_able else "found_wanting", {**fields, "backends": [status.to_dict() for status in found]})
+
+
+def _overview(found: tuple[BackendStatus, ...]) -> str:
+    if not found:
+        return "there is no backend for this platform"
+    rows = [
+        (status.name, str(status.priority), "yes" if status.available else "no", status.reason, status.remedy) for status in found
+    ]
+    return table(("backend", "priority", "available", "because", "remedy"), rows)
+
+
+def _details(status: BackendStatus) -> str:
+    facts = [(name, _shown(value)) for name, value in status.facts.items()]
+    parts = [f"\n{status.name}", table(("fact", "value"), facts)]
+    if status.enforcement:
+        parts += ["", enforcement_table(status.enforcement)]
+    if status.missing:
+        parts += ["", *(f"missing: {printable(sentence)}" for sentence in status.missing)]
+    return "\n".join(parts)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None else str(value)
+
+
+def _warnings(found: tuple[BackendStatus, ...]) -> list[str]:
+    warnings = [f"{status.name}: {warning}" for status in found for warning in status.warnings]
+    try:
+        inside = own_code_inside(os.getcwd())
+    except OSError:
+        return [*warnings, "the working directory is gone"]
+    return [
+        *warnings,
+        *(
+            f"{path} is what this program runs from, and it lies in the working directory: a box keeps it read-only, "
+            "but keep environments outside of what commands may write"
+            for path in inside
+        ),
+    ]

@@ -1,0 +1,123 @@
+"""
+What this machine's kernel offers to any sandbox, with a remedy for what it does not.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandboxkit.model import is_inside
+
+__all__ = ["Feature", "machine", "own_code_inside"]
+
+_ALL_IDS = ["0", "0", "4294967295"]
+_OLDEST = (5, 12)
+"""The first kernel with id-mapped mounts, by which a root caller lends an unprivileged uid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """
+    One thing a sandbox may need.
+
+    Attributes:
+        name: What it is called.
+        state: How this machine has it.
+        remedy: What would make it better; empty where nothing needs to be done.
+    """
+
+    name: str
+    state: str
+    remedy: str = ""
+
+
+def machine() -> tuple[Feature, ...]:
+    """
+    The features of this machine, read from the kernel's own files.
+    """
+    return (_kernel(), _user(), _user_namespaces(), _seccomp(), _landlock(), _cgroup(), _python())
+
+
+def own_code_inside(directory: str) -> tuple[str, ...]:
+    """
+    What this program itself runs from and lies in *directory*: a command that may write
+    there could change what runs unconfined the next time.
+    """
+    ours = {os.path.realpath(path) for path in (sys.prefix, sys.executable, str(Path(__file__).parent.parent))}
+    return tuple(sorted(path for path in ours if is_inside(path, os.path.realpath(directory))))
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None
+
+
+def _kernel() -> Feature:
+    release = platform.release()
+    numbers = tuple(map(int, re.findall(r"\d+", release)[:2]))
+    is_old = platform.system() == "Linux" and numbers < _OLDEST
+    return Feature("kernel", f"{platform.system()} {release} {platform.machine()}", "use Linux 5.12 or newer" if is_old else "")
+
+
+def _user() -> Feature:
+    uid = os.geteuid()
+    if uid != 0:
+        return Feature("user", f"uid {uid}")
+    if (_read("/proc/self/uid_map") or "").split() != _ALL_IDS:
+        return Feature("user", "uid 0 of a user namespace: an ordinary user of the host")
+    return Feature("user", "root; commands get an unprivileged uid of their own")
+
+
+def _user_namespaces() -> Feature:
+    settings: dict[str, tuple[str, str, str]] = {
+        "user.max_user_namespaces": ("0", "switched off", "15000"),
+        "kernel.unprivileged_userns_clone": ("0", "switched off for ordinary users", "1"),
+        "kernel.apparmor_restrict_unprivileged_userns": ("1", "restricted by AppArmor to programs with a profile", "0"),
+    }
+    if not os.path.exists("/proc/self/ns/user"):
+        return Feature("user namespaces", "not in this kernel", "use a kernel with CONFIG_USER_NS=y")
+    for name, (bad, meaning, good) in settings.items():
+        if _read(f"/proc/sys/{name.replace('.', '/')}") == bad:
+            return Feature("user namespaces", f"{meaning} ({name}={bad})", f"sysctl -w {name}={good}")
+    limit = _read("/proc/sys/user/max_user_namespaces")
+    return Feature("user namespaces", f"on, at most {limit}" if limit else "on")
+
+
+def _seccomp() -> Feature:
+    actions = (_read("/proc/sys/kernel/seccomp/actions_avail") or "").split()
+    if "errno" in actions:
+        return Feature("seccomp", f"filters: {' '.join(actions)}")
+    if "Seccomp:" in (_read("/proc/self/status") or ""):
+        return Feature("seccomp", "on")
+    return Feature("seccomp", "not in this kernel", "use a kernel with CONFIG_SECCOMP_FILTER=y")
+
+
+def _landlock() -> Feature:
+    modules = _read("/sys/kernel/security/lsm")
+    if modules is None:
+        return Feature("landlock", "not listed, because securityfs is not mounted; a backend below may know its ABI")
+    if "landlock" in modules.split(","):
+        return Feature("landlock", "on; a backend below names its ABI")
+    return Feature("landlock", f"off (security modules: {modules})", "use Linux 5.13 or newer, and boot with landlock in lsm=")
+
+
+def _cgroup() -> Feature:
+    if not os.path.exists("/sys/fs/cgroup/cgroup.controllers"):
+        state = "version 1" if os.path.isdir("/sys/fs/cgroup/memory") else "none is mounted"
+        return Feature("cgroup", state, "limits hold for each process, not for their sum; mount cgroup version 2 to change that")
+    rows = [row.removeprefix("0::") for row in (_read("/proc/self/cgroup") or "").splitlines() if row.startswith("0::")]
+    if rows and os.access(f"/sys/fs/cgroup{rows[0]}", os.W_OK):
+        return Feature("cgroup", "version 2, writable")
+    remedy = "limits hold for each process, not for their sum; start it with systemd-run --user --scope -p Delegate=yes to change that"
+    return Feature("cgroup", "version 2, not delegated to this user", remedy)
+
+
+def _python() -> Feature:
+    return Feature("python", f"{platform.python_version()} {sys.executable}")

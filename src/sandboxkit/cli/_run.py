@@ -1,0 +1,103 @@
+"""
+`sandboxkit run`.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+from typing import TYPE_CHECKING
+
+from sandboxkit import sync
+from sandboxkit.cli._box import spec_of
+from sandboxkit.cli._exit import Exit, reserved
+from sandboxkit.cli._output import note, write
+from sandboxkit.errors import SpecError
+from sandboxkit.model import Termination
+
+if TYPE_CHECKING:
+    import argparse
+
+    from sandboxkit.cli._report import Report
+    from sandboxkit.model import ExecResult
+
+__all__ = ["command_of", "run"]
+
+MAX_STDIN_BYTES = 64 << 20
+_PATIENCE_SECONDS = 2.0
+_LIMITS = {
+    Termination.TIMED_OUT,
+    Termination.OUTPUT_LIMIT,
+    Termination.MEMORY_LIMIT,
+    Termination.CPU_LIMIT,
+    Termination.PROCESS_LIMIT,
+}
+
+
+def run(options: argparse.Namespace, report: Report) -> int:
+    """
+    Runs the command in a box and passes on what it wrote and how it ended.
+    """
+    _check_descriptor(options.status_fd)
+    spec = spec_of(options)
+    routed = sync.route(command_of(options), spec=spec, stdin=_input(), timeout=options.timeout)
+    result = routed.result
+    code, status = _exit(result)
+    if not report.is_json:
+        write(1, result.stdout)
+        write(2, result.stderr)
+        _remark(result, code)
+    return report.done(code, status, routed.to_dict())
+
+
+def command_of(options: argparse.Namespace) -> str | list[str]:
+    """
+    One argument is a command line; several are a program and its arguments.
+    """
+    words: list[str] = options.command
+    return words[0] if len(words) == 1 else words
+
+
+def _exit(result: ExecResult) -> tuple[int, str]:
+    if result.termination in _LIMITS:
+        return Exit.LIMIT, Exit.LIMIT.status
+    if result.exit_code is None:
+        return 128 + (result.signal or 9), "ran"
+    return (Exit.THEIRS if result.exit_code in reserved() else result.exit_code), "ran"
+
+
+def _remark(result: ExecResult, code: int) -> None:
+    if code == Exit.LIMIT:
+        note(f"the command {result.outcome}")
+    elif code == Exit.THEIRS:
+        note(f"the command exited with code {result.exit_code}, which is one of ours; this is {int(Exit.THEIRS)} instead")
+    if result.truncated:
+        note("the output is longer than limits.max_output_bytes of the spec; the rest was dropped")
+    for violation in result.violations:
+        note(f"{violation.kind}: {violation.target}: {violation.detail}")
+
+
+def _input() -> bytes | None:
+    """
+    What stdin holds, unless it is a terminal or another device.
+    """
+    if stat.S_ISCHR(os.fstat(0).st_mode):
+        return None
+    if not select.select([0], [], [], _PATIENCE_SECONDS)[0]:
+        note("waiting for standard input to end; give </dev/null where the command needs none")
+    content = bytearray()
+    while chunk := os.read(0, 1 << 16):
+        content += chunk
+        if len(content) > MAX_STDIN_BYTES:
+            raise SpecError(f"standard input is longer than {MAX_STDIN_BYTES} bytes; give a file that --read names")
+    return bytes(content)
+
+
+def _check_descriptor(number: int | None) -> None:
+    if number is None:
+        return
+    try:
+        os.fstat(number)
+    except (OSError, OverflowError):
+        raise SpecError(f"--status-fd: descriptor {number} is not open; open it in the shell, for example {number}>status.json") from None
