@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,10 @@ def running(words: str) -> list[int]:
             if line.startswith("sleep") and words in line:
                 found.append(int(entry.name))
     return found
+
+
+def is_idle(words: str) -> bool:
+    return not running(words)
 
 
 def is_gone(pid: int) -> bool:
@@ -139,7 +144,7 @@ def test_an_application_killed_at_any_moment_leaves_nothing() -> None:
         time.sleep(delay)
         process.kill()
         process.wait()
-        assert wait_until(lambda words=words: not running(words)), delay
+        assert wait_until(partial(is_idle, words)), delay
 
 
 @pytest.mark.anyio

@@ -25,8 +25,9 @@ from sandboxkit.model import SandboxSpec
 from sandboxkit.process import interpreter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Collection
 
+    from sandboxkit.backends.bubblewrap._program import Origin
     from sandboxkit.model import Enforcement, Invocation, LaunchPlan
 
 __all__ = ["BubblewrapBackend", "BubblewrapFacts"]
@@ -40,9 +41,14 @@ class BubblewrapBackend(SandboxBackend):
     The backend for Linux with user namespaces.
 
     A caller that is root lends its uid to nothing: see `Staging`.
+
+    Args:
+        origins: Where a bwrap may come from. The system's is taken before the one of
+            the `bwrap` extra: Ubuntu's AppArmor profile covers only that path.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, origins: Collection[Origin] = ("system", "wheel")) -> None:
+        self._origins = tuple(origins)
         self._found: Detection | None = None
 
     @property
@@ -57,7 +63,7 @@ class BubblewrapBackend(SandboxBackend):
         Whether a box starts here: one is started, once.
         """
         if self._found is None:
-            self._found = await _detect()
+            self._found = await _detect(self._origins)
         found = self._found
         if spec is None or not found.available:
             return found
@@ -98,8 +104,8 @@ def _for_spec(facts: BubblewrapFacts, spec: SandboxSpec) -> BubblewrapFacts:
     return replace(facts, survey=survey(spec, programs=programs))
 
 
-async def _detect() -> Detection:
-    programs, refused = await anyio.to_thread.run_sync(find_programs)
+async def _detect(origins: tuple[Origin, ...]) -> Detection:
+    programs, refused = await anyio.to_thread.run_sync(find_programs, origins)
     if problem := unusable(programs, refused):
         return Detection(False, problem.reason, problem.remedy, _facts())
     meaning = Refusal("no program could be tried", "see the warnings")

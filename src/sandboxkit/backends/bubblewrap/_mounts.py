@@ -82,10 +82,11 @@ def box_tree(spec: SandboxSpec, survey: Survey) -> Tree:
             nodes[path] = Node.PRIVATE
     nodes.update({path: _NODES[access] for path, access in named.items() if path in survey.kinds})
     nodes.update({path: Node.HIDDEN for path in survey.denied if path not in named})
-    _hold(nodes, named, survey.protected)
+    _hold(nodes, survey.protected)
     if not spec.filesystem.allow_host_interpreter_writes:
         _refuse_inside(survey.launcher, spec.filesystem.write)
-        _hold(nodes, named, survey.launcher)
+        _hold(nodes, survey.launcher)
+    _pin(nodes)
     for path in survey.runtime:
         if Tree(nodes, frozenset()).at(path) in (None, Node.PRIVATE, Node.HIDDEN):
             nodes[path] = Node.READ
@@ -96,17 +97,24 @@ def box_tree(spec: SandboxSpec, survey: Survey) -> Tree:
 _NODES = {Access.DENY: Node.HIDDEN, Access.READ: Node.READ, Access.WRITE: Node.WRITE}
 
 
-def _hold(nodes: dict[str, Node], named: Mapping[str, Access], paths: Iterable[str]) -> None:
+def _hold(nodes: dict[str, Node], paths: Iterable[str]) -> None:
     """
-    Makes *paths* read-only where they would be writable, and pins their ancestors:
-    a mount point cannot be renamed, so nobody can move the path aside.
+    Makes *paths* read-only where they would be writable.
     """
     for path in paths:
-        if Tree(nodes, frozenset()).at(path) is not Node.WRITE:
-            continue
-        nodes[path] = Node.READ
+        if Tree(nodes, frozenset()).at(path) is Node.WRITE:
+            nodes[path] = Node.READ
+
+
+def _pin(nodes: dict[str, Node]) -> None:
+    """
+    Makes mount points of the writable directories that lead to another node: a mount
+    point cannot be renamed. Otherwise the box could move a denied path's parent away on
+    the host, and the next box would find the denied file under a name nobody denied.
+    """
+    for path in tuple(nodes):
         ancestor = posixpath.dirname(path)
-        while ancestor not in nodes and access_of(ancestor, named) is Access.WRITE:
+        while ancestor not in nodes and Tree(nodes, frozenset()).at(ancestor) is Node.WRITE:
             nodes[ancestor] = Node.WRITE
             ancestor = posixpath.dirname(ancestor)
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BubblewrapFacts", "launch_plan"]
 
-# Descriptors in the started program.
-_ARGS, _SECCOMP, _STATUS, _REPORT, _PAYLOAD, _CODE, _PROGRAM = 3, 4, 5, 6, 7, 8, 9
+# Descriptors in the started program; one more is PROGRAM_FD.
+_ARGS, _SECCOMP, _STATUS, _REPORT, _PAYLOAD, _CODE = 3, 4, 5, 6, 7, 8
 _MANY = 1 << 16
 _BOOT = f"import marshal,os;exec(marshal.loads(os.read({_CODE},1<<24)))"
 _STAGE = "/tmp"
@@ -104,7 +104,7 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFact
             PlanFile(_CODE, _child_code(), "code of the child"),
             *contents,
         ),
-        open_files=((program.fd, _PROGRAM),) if program.fd is not None else (),
+        open_files=program.open_files,
         confinement=confinement,
         mounts=steps,
         staging=staging,
@@ -128,9 +128,8 @@ def _notes(spec: SandboxSpec, survey: Survey, *, is_degraded: bool) -> tuple[str
 
 
 def _argv(program: Program, facts: BubblewrapFacts, staging: Staging | None) -> tuple[str, ...]:
-    path = f"/proc/self/fd/{_PROGRAM}" if program.fd is not None else program.path
     child = (facts.interpreter, "-I", "-S", "-c", _BOOT, str(_PAYLOAD), str(_REPORT))
-    return (path, "--args", str(_ARGS), "--json-status-fd", str(_STATUS), "--", *child)
+    return (program.executable, "--args", str(_ARGS), "--json-status-fd", str(_STATUS), "--", *child)
 
 
 def _staged(staging: Staging | None, path: str | None) -> str:

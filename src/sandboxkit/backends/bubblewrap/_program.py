@@ -14,11 +14,19 @@ import shutil
 import stat
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from sandboxkit.process import direct_plan, run
 
-__all__ = ["Program", "features", "find_programs", "landlock_abi"]
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+__all__ = ["PROGRAM_FD", "Origin", "Program", "features", "find_programs", "landlock_abi"]
+
+Origin = Literal["system", "wheel"]
+"""
+Where a bwrap comes from: the operating system, or the `bwrap` extra.
+"""
 
 _SYSTEM_PATHS = ("/usr/bin", "/bin", "/usr/local/bin", "/usr/sbin")
 _OPTION = re.compile(r"^\s+(--[a-z0-9-]+)", re.MULTILINE)
@@ -35,6 +43,10 @@ _NEEDED = (
     "--remount-ro",
     "--ro-bind-data",
 )
+PROGRAM_FD = 9
+"""
+The descriptor of a wheel's program in the process that executes it.
+"""
 _PATIENCE = 10.0
 _SYS_LANDLOCK_CREATE_RULESET = 444
 _LANDLOCK_CREATE_RULESET_VERSION = 1
@@ -72,11 +84,25 @@ class Program:
     """
 
     path: str
-    origin: Literal["system", "wheel"]
+    origin: Origin
     version: str = ""
     options: frozenset[str] = frozenset()
     fd: int | None = None
     libraries: str | None = None
+
+    @property
+    def executable(self) -> str:
+        """
+        The path to execute, in a process that has `open_files`.
+        """
+        return self.path if self.fd is None else f"/proc/self/fd/{PROGRAM_FD}"
+
+    @property
+    def open_files(self) -> tuple[tuple[int, int], ...]:
+        """
+        (descriptor here, its number there) the program must be started with.
+        """
+        return () if self.fd is None else ((self.fd, PROGRAM_FD),)
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -86,16 +112,16 @@ class Program:
         return tuple(option for option in _NEEDED if option not in self.options)
 
 
-def find_programs() -> tuple[tuple[Program, ...], tuple[str, ...]]:
+def find_programs(origins: Collection[Origin]) -> tuple[tuple[Program, ...], tuple[str, ...]]:
     """
-    The programs that may be used, best first, and why others are not.
+    The programs of *origins* that may be used, best first, and why others are not.
 
     The system's comes first: Ubuntu's AppArmor profile covers only that path. It must
     belong to root in directories that belong to root, or somebody else could replace it.
     """
     found: list[Program] = []
     refused: list[str] = []
-    for directory in _SYSTEM_PATHS:
+    for directory in _SYSTEM_PATHS if "system" in origins else ():
         path = os.path.join(directory, "bwrap")
         if not os.path.lexists(path):
             continue
@@ -104,7 +130,7 @@ def find_programs() -> tuple[tuple[Program, ...], tuple[str, ...]]:
             refused.append(f"{path}: {problem}")
         elif real not in [program.path for program in found]:
             found.append(Program(real, "system"))
-    if wheel := _wheel_path():
+    if "wheel" in origins and (wheel := _wheel_path()):
         program = _known_build(wheel)
         if isinstance(program, Program):
             found.append(program)
@@ -169,8 +195,8 @@ async def features(program: Program) -> Program:
 
 
 async def _says(program: Program, option: str) -> str:
-    plan = direct_plan([program.path, option], environment={}, cwd="/")
-    said = await run(plan, timeout=_PATIENCE)
+    plan = direct_plan([program.executable, option], environment={}, cwd="/")
+    said = await run(replace(plan, open_files=program.open_files), timeout=_PATIENCE)
     return (said.stdout + said.stderr).decode(errors="replace")
 
 

