@@ -1,0 +1,60 @@
+"""
+The built-in rules and the floor, read once per process from the data files.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from importlib.resources import files
+
+from sandboxkit.model import Level
+from sandboxkit.policy._floor import Floor, FloorTable
+from sandboxkit.policy._layer import Layer
+from sandboxkit.policy._rule import PolicyRule
+
+__all__ = ["CATEGORIES", "builtin_floor", "builtin_layer"]
+
+CATEGORIES = (
+    "read_only",
+    "version_control",
+    "packages",
+    "build",
+    "interpreters",
+    "files",
+    "network",
+    "system",
+    "destructive",
+    "editors",
+)
+"""
+The files of built-in rules in `data/`, without their ending.
+"""
+
+
+def _table(name: str) -> dict[str, object]:
+    return tomllib.loads(files("sandboxkit.policy").joinpath("data", f"{name}.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def builtin_layer() -> Layer:
+    """
+    The built-in rules. Their examples are checked by the tests, not here.
+    """
+    rows = [{"tags": [category], **row} for category in CATEGORIES for row in _rows(category)]
+    return Layer.of(Level.BUILTIN, [PolicyRule.model_validate(row) for row in rows])
+
+
+def _rows(category: str) -> list[dict[str, object]]:
+    rows = _table(category)["rules"]
+    if not isinstance(rows, list):
+        raise TypeError(f"data/{category}.toml has no list of rules")
+    return rows
+
+
+@cache
+def builtin_floor() -> Floor:
+    """
+    The floor.
+    """
+    return Floor.of(FloorTable.model_validate(_table("floor")))

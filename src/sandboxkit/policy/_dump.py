@@ -1,0 +1,109 @@
+"""
+Writing rules: as TOML, as JSON, into a file that is whole or not there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sandboxkit.errors import PolicyError
+from sandboxkit.policy._load import VERSION
+
+if TYPE_CHECKING:
+    from sandboxkit.policy._rule import PolicyRule
+
+__all__ = ["as_json", "as_toml", "save"]
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def as_json(rules: Iterable[PolicyRule]) -> str:
+    """
+    *rules* as the text of a JSON file.
+    """
+    return (
+        json.dumps({"version": VERSION, "rules": [rule.to_dict() for rule in rules]}, indent=2, ensure_ascii=False)
+        + "\n"
+    )
+
+
+def as_toml(rules: Iterable[PolicyRule]) -> str:
+    """
+    *rules* as the text of a TOML file.
+
+    Raises:
+        PolicyError: A spec lifts a limit with None, which TOML cannot say.
+    """
+    blocks = [f"version = {VERSION}\n"]
+    for rule in rules:
+        # No matcher and no priority are what is left out, so None is written by silence.
+        given = {key: value for key, value in rule.to_dict().items() if value is not None}
+        lines = [f"{key} = {_value(value, f'rule {rule.id!r}: {key}')}\n" for key, value in given.items()]
+        blocks.append("[[rules]]\n" + "".join(lines))
+    return "\n".join(blocks)
+
+
+def _value(value: object, where: str) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, Mapping):
+        pairs = (
+            f"{_key(str(key))} = {_value(item, f'{where}.{key}')}"
+            for key, item in value.items()
+            if not _is_unset(key, item)
+        )
+        return "{ " + ", ".join(pairs) + " }"
+    if isinstance(value, Sequence):
+        return "[" + ", ".join(_value(item, where) for item in value) + "]"
+    raise PolicyError(f"{where}: TOML has no way to write {value!r}; save as JSON")
+
+
+def _is_unset(key: object, item: object) -> bool:
+    return item is None and key in ("allowed_arguments", "max_operands", "max_timeout")
+
+
+def _string(text: str) -> str:
+    # JSON's escapes are TOML's, but for DEL, which TOML wants escaped too.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else _string(name)
+
+
+def save(text: str, path: str | os.PathLike[str]) -> None:
+    """
+    Writes *text* to *path*: readable by the owner only, wholly or not at all.
+
+    Raises:
+        PolicyError: The file cannot be written; what was there is untouched.
+    """
+    target = Path(path)
+    try:
+        _replace(text.encode("utf-8"), target)
+    except (OSError, UnicodeEncodeError) as error:
+        problem = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise PolicyError(f"it cannot be written: {problem}", source=os.fspath(path)) from error
+
+
+def _replace(content: bytes, target: Path) -> None:
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,56 @@
+"""
+The examples a rule carries, and whether it keeps to them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sandboxkit.errors import CommandError
+from sandboxkit.model import EvaluationContext
+from sandboxkit.policy._match import CompiledRule
+from sandboxkit.policy._subject import Subject
+from sandboxkit.shell import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sandboxkit.model import Level
+    from sandboxkit.policy._rule import PolicyRule
+
+__all__ = ["EXAMPLE_CONTEXT", "example_problems"]
+
+EXAMPLE_CONTEXT = EvaluationContext(
+    cwd="/home/user/project", home="/home/user", workspace_roots=("/home/user/project",), user="user"
+)
+"""
+Where examples are judged, on every machine.
+"""
+
+
+def example_problems(rule: PolicyRule, level: Level) -> Iterator[tuple[str, str]]:
+    """
+    The key and the message for every example *rule* does not keep to.
+    """
+    if not rule.match and not rule.not_match:
+        return
+    compiled = CompiledRule.of(rule, level)
+    for key, examples, expected in (("match", rule.match, True), ("not_match", rule.not_match, False)):
+        for example in examples:
+            problem = _problem(compiled, example, expected=expected)
+            if problem:
+                yield key, f"{example!r}: {problem}"
+
+
+def _problem(compiled: CompiledRule, example: str | tuple[str, ...], *, expected: bool) -> str | None:
+    try:
+        command = parse(example)
+    except CommandError as error:
+        return str(error)
+    if command.opaque:
+        return f"an example is plain words, but {command.opaque}; write it as a list of words"
+    # What the rule says about an impostor is not what it says about its tool.
+    matches = compiled.action_on(Subject.of(command.parts[0].argv, EXAMPLE_CONTEXT)) is compiled.rule.action
+    if matches is expected:
+        return None
+    return "the rule does not match it" if expected else "the rule matches it"

@@ -1,0 +1,174 @@
+"""
+A rule made ready, and the question whether it applies.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sandboxkit.model import Level, PolicyAction, is_inside
+from sandboxkit.policy._arguments import ArgumentSet
+from sandboxkit.policy._glob import glob_pattern
+from sandboxkit.policy._paths import located, normal, path_candidates
+from sandboxkit.policy._regex import LinearRegex
+from sandboxkit.policy._subject import Place
+
+if TYPE_CHECKING:
+    from sandboxkit.model import EvaluationContext
+    from sandboxkit.policy._rule import PolicyRule, RuleConstraints
+    from sandboxkit.policy._subject import Subject
+
+__all__ = ["CompiledRule", "Constraints"]
+
+
+_LEADING = re.compile(r"(?:([A-Za-z0-9_/-]+)|\(([A-Za-z0-9_/-]+(?:\|[A-Za-z0-9_/-]+)*)\)) ")
+"""
+The beginning of a glob or regex that names the program, or alternatives of it.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """
+    The constraints of a rule, ready to be asked.
+    """
+
+    allowed: ArgumentSet | None
+    denied: ArgumentSet | None
+    max_operands: int | None
+    allowed_directories: tuple[str, ...]
+    denied_directories: tuple[str, ...]
+
+    @classmethod
+    def of(cls, given: RuleConstraints) -> Constraints | None:
+        """
+        *given* compiled, or None where it never keeps a rule from applying.
+        """
+        compiled = cls(
+            allowed=None if given.allowed_arguments is None else ArgumentSet.of(given.allowed_arguments),
+            denied=ArgumentSet.of(given.denied_arguments) if given.denied_arguments else None,
+            max_operands=given.max_operands,
+            allowed_directories=given.allowed_directories,
+            denied_directories=given.denied_directories,
+        )
+        return None if compiled == cls(None, None, None, (), ()) else compiled
+
+    def hold(self, arguments: tuple[str, ...], context: EvaluationContext, *, is_strict: bool) -> bool:
+        """
+        Whether the rule applies to *arguments*. What cannot be known is answered
+        with *is_strict*: a strict rule then applies, a loose one does not.
+        """
+        if self.allowed is not None and not self.allowed.admits(arguments, self.max_operands):
+            return False
+        if self.denied is not None and self.denied.touches(arguments):
+            return False
+        if not self.allowed_directories and not self.denied_directories:
+            return True
+        return self._directories_hold(arguments, context, is_strict=is_strict)
+
+    def _directories_hold(self, arguments: tuple[str, ...], context: EvaluationContext, *, is_strict: bool) -> bool:
+        allowed = [located(root, context) for root in self.allowed_directories]
+        denied = [located(root, context) for root in self.denied_directories]
+        named = [located(candidate, context) for candidate in path_candidates(arguments)]
+        cwd = normal(context.cwd) if context.cwd else None
+        everything = [cwd, *named]
+        if None in allowed or None in denied or None in everything:
+            return is_strict
+        if allowed and not all(any(is_inside(str(path), str(root)) for root in allowed) for path in everything):
+            return False
+        if any(is_inside(str(path), str(root)) for path in everything for root in denied):
+            return False
+        return not any(is_inside(str(root), str(path)) for path in named for root in denied)
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledRule:
+    """
+    A rule, its level and its matcher in the form that answers fastest.
+    """
+
+    rule: PolicyRule
+    level: Level
+    rank: int
+    prefix: tuple[frozenset[str], ...]
+    pattern: LinearRegex | re.Pattern[str] | None
+    constraints: Constraints | None
+
+    @classmethod
+    def of(cls, rule: PolicyRule, level: Level) -> CompiledRule:
+        """
+        *rule* at *level*, ready.
+        """
+        pattern = (
+            LinearRegex(rule.regex)
+            if rule.regex is not None
+            else glob_pattern(rule.glob)
+            if rule.glob is not None
+            else None
+        )
+        prefix = tuple(frozenset((words,) if isinstance(words, str) else words) for words in rule.prefix or ())
+        if prefix and rule.action >= PolicyAction.ASK:
+            prefix = (prefix[0] | {word.lower() for word in prefix[0]}, *prefix[1:])
+        return cls(rule, level, rule.rank, prefix, pattern, Constraints.of(rule.constraints))
+
+    @property
+    def programs(self) -> frozenset[str] | None:
+        """
+        The only programs the rule can match, or None where that is not plain to see.
+        """
+        if self.prefix:
+            return self.prefix[0]
+        if isinstance(self.pattern, LinearRegex) and self.pattern.has_alternatives:
+            return None
+        found = _LEADING.match(self.rule.glob or self.rule.regex or "")
+        if not found or (found[2] and self.rule.glob):
+            return None
+        return frozenset((found[1] or found[2]).split("|"))
+
+    @property
+    def is_strict(self) -> bool:
+        """
+        Whether the rule asks or denies, so that doubt must not keep it from applying.
+        """
+        return self.rule.action >= PolicyAction.ASK
+
+    def action_on(self, subject: Subject) -> PolicyAction | None:
+        """
+        What the rule says about *subject*, or None where it says nothing.
+
+        A built-in rule that allows a tool asks about another program of that name.
+        """
+        if not self._matches(subject):
+            return None
+        if self._is_impostor(subject):
+            return PolicyAction.ASK if self.level is Level.BUILTIN and self.rule.action is PolicyAction.ALLOW else None
+        arguments = subject.argv[len(self.prefix) or 1 :]
+        if self.constraints and not self.constraints.hold(arguments, subject.context, is_strict=self.is_strict):
+            return None
+        return self.rule.action
+
+    def _matches(self, subject: Subject) -> bool:
+        if self.pattern is None:
+            return self._has_prefix(subject)
+        texts = subject.texts
+        if not self.is_strict and subject.place is Place.ELSEWHERE:
+            texts = texts[:1]
+        return any(self.pattern.fullmatch(text) for text in texts)
+
+    def _has_prefix(self, subject: Subject) -> bool:
+        argv = subject.argv
+        if len(argv) < len(self.prefix):
+            return False
+        if subject.name not in self.prefix[0] and argv[0] not in self.prefix[0]:
+            return False
+        return all(word in words for word, words in zip(argv[1:], self.prefix[1:], strict=False))
+
+    def _is_impostor(self, subject: Subject) -> bool:
+        return (
+            subject.place is Place.ELSEWHERE
+            and not self.is_strict
+            and self.pattern is None
+            and subject.argv[0] not in self.prefix[0]
+        )

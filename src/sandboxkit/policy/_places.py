@@ -1,0 +1,140 @@
+"""
+Classes of paths the floor speaks about, as a table of globs.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict
+
+from sandboxkit.model import is_inside
+from sandboxkit.policy._paths import homely, located, normal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sandboxkit.model import EvaluationContext
+
+__all__ = ["PlaceRow", "Places"]
+
+
+class PlaceRow(BaseModel):
+    """
+    One class of paths: a row of the floor's table.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    name: str
+    """How rows of the floor refer to it."""
+    paths: tuple[str, ...]
+    """Globs over normal paths: `**` is any depth, `*` one component; `~` is any home."""
+    except_paths: tuple[str, ...] = ()
+    """Globs that take paths out again."""
+    parents: bool = False
+    """Also every directory that contains the home or a workspace root."""
+    whole_directory: bool = False
+    """Also `*` on its own: everything in the directory the command starts in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """
+    One class of paths, ready to be asked.
+    """
+
+    inside: re.Pattern[str]
+    outside: re.Pattern[str] | None
+    literals: tuple[str, ...]
+    parents: bool
+    whole_directory: bool
+
+    @classmethod
+    def of(cls, row: PlaceRow) -> Places:
+        """
+        *row* compiled.
+        """
+        return cls(
+            inside=_globs(row.paths),
+            outside=_globs(row.except_paths) if row.except_paths else None,
+            literals=tuple(path for path in row.paths if "*" not in path),
+            parents=row.parents,
+            whole_directory=row.whole_directory,
+        )
+
+    def holds(self, argument: str, context: EvaluationContext, *, moved: bool = False) -> bool:
+        """
+        Whether *argument*, as a path, is in the class.
+
+        Args:
+            argument: A word of a command, without quotes; it may hold a glob.
+            context: Where the command starts.
+            moved: Whether the directory has changed since, so that `*` on its own
+                no longer means everything the caller works on.
+        """
+        stem, is_everything = _without_star(argument)
+        if is_everything and self.whole_directory and not moved and stem in (".", context.cwd):
+            return True
+        return any(self._has(path, argument) for path in _forms(stem, context)) or (
+            self.parents and _is_parent(stem, context)
+        )
+
+    def _has(self, path: str, argument: str) -> bool:
+        if self.outside and self.outside.fullmatch(path):
+            return False
+        if self.inside.fullmatch(path):
+            return True
+        return any(char in argument for char in "*?[") and any(
+            fnmatch.fnmatchcase(known, path) for known in self.literals
+        )
+
+
+def _without_star(argument: str) -> tuple[str, bool]:
+    """
+    The directory of `dir/*` and the like, and whether it was one.
+    """
+    directory, slash, last = argument.rpartition("/")
+    if last in ("*", ".*", "{*,.*}"):
+        return (directory or "/") if slash else ".", True
+    return argument, False
+
+
+def _forms(argument: str, context: EvaluationContext) -> Iterator[str]:
+    if argument.startswith("~"):
+        user, slash, rest = argument.partition("/")
+        # ~user is a home too; ~+ and ~- are directories nobody can name here.
+        yield "~" + (normal("/" + rest).rstrip("/") if slash else "") if user not in ("~+", "~-") else "~"
+        return
+    path = located(argument, context)
+    if path is None:
+        yield posixpath.normpath(argument)
+        return
+    yield path
+    home = homely(path, context)
+    if home is not None:
+        yield home
+
+
+def _is_parent(argument: str, context: EvaluationContext) -> bool:
+    path = located(argument, context)
+    if path is None:
+        return posixpath.normpath(argument).rpartition("/")[2] == ".."
+    homes = (normal(context.home),) if context.home else ()
+    return any(is_inside(home, path) for home in homes) or any(
+        root != path and is_inside(root, path) for root in map(normal, context.workspace_roots)
+    )
+
+
+def _globs(globs: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(_glob(glob) for glob in globs), re.DOTALL)
+
+
+def _glob(glob: str) -> str:
+    pieces = re.split(r"(\*\*/|/\*\*|\*)", glob)
+    known = {"**/": "(?:.*/)?", "/**": "(?:/.*)?", "*": "[^/]*"}
+    return "".join(known.get(piece) or re.escape(piece) for piece in pieces)

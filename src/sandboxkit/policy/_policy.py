@@ -1,0 +1,254 @@
+"""
+`ExecPolicy`: the rules in force, and what they say about a command.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Self, final
+
+from pydantic import ValidationError
+
+from sandboxkit.errors import PolicyError, RuleNotFoundError
+from sandboxkit.model import EvaluationContext, Level, PolicyAction, PolicyEvaluation
+from sandboxkit.policy._builtin import builtin_floor, builtin_layer
+from sandboxkit.policy._decide import decide
+from sandboxkit.policy._dump import as_json, as_toml, save
+from sandboxkit.policy._layer import Layer, RuleSet
+from sandboxkit.policy._load import RuleSource, from_files, from_mapping
+from sandboxkit.policy._problems import rule_problems, said, set_problems
+from sandboxkit.policy._rule import PolicyRule
+from sandboxkit.shell import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sandboxkit.policy._floor import FloorRow
+
+__all__ = ["ExecPolicy"]
+
+_LEVELS = (Level.BUILTIN, Level.USER, Level.ORGANISATION, Level.PROJECT)
+
+
+@final
+class ExecPolicy:
+    """
+    A set of rules, and what they say about commands.
+
+    Make one with `default()`, `from_files()`, `from_dict()` or `empty()`. It holds one
+    immutable rule set; changes replace it as a whole, so an evaluation always sees
+    one set and threads may share a policy. The floor applies to every policy.
+
+    What it does not do: it judges text. Symbolic links, changed programs and what an
+    allowed program really does are the box's business.
+    """
+
+    __slots__ = ("_lock", "_rules")
+
+    def __init__(self, rules: RuleSet) -> None:
+        self._rules = rules
+        self._lock = threading.Lock()
+
+    @classmethod
+    def default(cls) -> Self:
+        """
+        The built-in rules alone. Reads no file of the machine.
+        """
+        return cls(_rule_set(builtin_layer(), {}))
+
+    @classmethod
+    def empty(cls, default: PolicyAction = PolicyAction.SANDBOX) -> Self:
+        """
+        No rules but the floor: every command gets *default*.
+        """
+        return cls(_rule_set(Layer.of(Level.BUILTIN, ()), {Level.USER: RuleSource(default=PolicyAction(default))}))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object]) -> Self:
+        """
+        The built-in rules, and those of *data* at the user level.
+
+        Args:
+            data: `{"rules": [...], "default": "sandbox"}`, as in a rule file; a rule is
+                a mapping or a `PolicyRule`.
+
+        Raises:
+            PolicyError: It holds a mistake. All mistakes are reported.
+        """
+        return cls(_rule_set(builtin_layer(), {Level.USER: from_mapping(data, Level.USER)}))
+
+    @classmethod
+    def from_files(
+        cls,
+        *,
+        organisation: str | os.PathLike[str] | None = None,
+        user: str | os.PathLike[str] | None = None,
+        project: str | os.PathLike[str] | None = None,
+    ) -> Self:
+        """
+        The built-in rules, and those of the files given (`.json`, otherwise TOML).
+
+        Args:
+            organisation: Decides before the user's file.
+            user: Decides before the built-in rules.
+            project: From the workspace, so it is only heard where it is stricter:
+                prefix and glob rules that sandbox, ask or deny.
+
+        Raises:
+            PolicyError: A file cannot be read or holds a mistake. All mistakes of all
+                files are reported, with file, row, line and key.
+        """
+        read = from_files({Level.ORGANISATION: organisation, Level.USER: user, Level.PROJECT: project})
+        return cls(_rule_set(builtin_layer(), read))
+
+    def evaluate(self, command: str | Sequence[str], *, context: EvaluationContext | None = None) -> PolicyEvaluation:
+        """
+        What is to be done with *command*, and why. Has no side effects.
+
+        Args:
+            command: Text as for a shell, or a list of words, which no shell reads.
+            context: Where it would run. Without one, relative and home paths count
+                as unknown.
+
+        Raises:
+            CommandError: The command is empty, holds a NUL byte, is larger than the
+                kernel takes, or is neither text nor a sequence of strings.
+        """
+        return decide(self._rules, parse(command), context)
+
+    def is_allowed(self, command: str | Sequence[str], *, context: EvaluationContext | None = None) -> bool:
+        """
+        Whether *command* may run unasked: in a read-only box without network.
+        """
+        return self.evaluate(command, context=context).action is PolicyAction.ALLOW
+
+    def rules(self, level: Level | None = None) -> tuple[PolicyRule, ...]:
+        """
+        The rules of *level*, or of all levels, the weakest level first. Disabled ones too.
+        """
+        return tuple(rule for layer in self._rules.layers if level in (None, layer.level) for rule in layer.rules)
+
+    def floor(self) -> tuple[FloorRow, ...]:
+        """
+        The denials that apply whatever the rules say.
+        """
+        return tuple(rule.row for rule in self._rules.floor.rows)
+
+    @property
+    def default_action(self) -> PolicyAction:
+        """
+        What is done with a command no rule matches.
+        """
+        return self._rules.default
+
+    @property
+    def rules_digest(self) -> str:
+        """
+        Names the rule set in force (sha256, hex): the same rules, the same name.
+        """
+        return self._rules.digest
+
+    def add_rule(self, rule: PolicyRule) -> None:
+        """
+        Adds *rule* at the user level.
+
+        Raises:
+            PolicyError: The id is taken, an example does not hold, or another rule
+                keeps it from ever deciding.
+        """
+        with self._lock:
+            self._replace([*self._rules.user.rules, rule], changed=rule)
+
+    def update_rule(self, rule_id: str, **changes: object) -> PolicyRule:
+        """
+        The rule of the user level with that id, with the fields in *changes* replaced;
+        from then on it is in force.
+
+        Raises:
+            RuleNotFoundError: The user level has no such rule.
+            PolicyError: The changed rule would be wrong; nothing changes.
+        """
+        with self._lock:
+            rules = list(self._rules.user.rules)
+            place = self._place(rule_id)
+            rules[place] = _changed(rules[place], changes)
+            self._replace(rules, changed=rules[place])
+            return rules[place]
+
+    def remove_rule(self, rule_id: str) -> PolicyRule:
+        """
+        Takes the rule with that id out of the user level, and returns it.
+
+        Raises:
+            RuleNotFoundError: The user level has no such rule.
+        """
+        with self._lock:
+            rules = list(self._rules.user.rules)
+            removed = rules.pop(self._place(rule_id))
+            self._rules = self._rules.with_user(rules)
+            return removed
+
+    def to_toml(self) -> str:
+        """
+        The rules of the user level as the text of a TOML file.
+
+        Raises:
+            PolicyError: A rule's spec says something TOML cannot; use JSON.
+        """
+        return as_toml(self.rules(Level.USER))
+
+    def to_json(self) -> str:
+        """
+        The rules of the user level as the text of a JSON file.
+        """
+        return as_json(self.rules(Level.USER))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """
+        Writes the rules of the user level to *path*, as JSON where it ends in `.json`,
+        otherwise as TOML. The file is replaced as a whole, readable by the owner only.
+
+        Raises:
+            PolicyError: It cannot be written; what was there is untouched.
+        """
+        save(self.to_json() if os.fspath(path).endswith(".json") else self.to_toml(), path)
+
+    def _place(self, rule_id: str) -> int:
+        for place, rule in enumerate(self._rules.user.rules):
+            if rule.id == rule_id:
+                return place
+        raise RuleNotFoundError(rule_id)
+
+    def _replace(self, rules: list[PolicyRule], *, changed: PolicyRule) -> None:
+        problems = [f"rule {changed.id!r}: {key}: {message}" for key, message in rule_problems(changed, Level.USER)]
+        problems += (f"rule {rules[index].id!r}: {key}: {message}" for index, key, message in set_problems(rules))
+        if problems:
+            raise PolicyError(*problems)
+        self._rules = self._rules.with_user(rules)
+
+
+def _changed(rule: PolicyRule, changes: Mapping[str, object]) -> PolicyRule:
+    given = {name: getattr(rule, name) for name in rule.model_fields_set}
+    if changes.get("id", rule.id) != rule.id:
+        raise PolicyError(f"rule {rule.id!r}: id: it cannot change; remove the rule and add another")
+    try:
+        return PolicyRule.model_validate(given | dict(changes))
+    except ValidationError as error:
+        raise PolicyError(*(f"rule {rule.id!r}: {key}: {message}" for key, message in said(error))) from error
+
+
+def _rule_set(builtin: Layer, read: Mapping[Level, RuleSource]) -> RuleSet:
+    sources = {level: read.get(level, RuleSource()) for level in _LEVELS}
+    default = sources[Level.ORGANISATION].default
+    default = sources[Level.USER].default if default is None else default
+    default = PolicyAction.SANDBOX if default is None else default
+    stricter = sources[Level.PROJECT].default
+    return RuleSet.of(
+        floor=builtin_floor(),
+        builtin=builtin,
+        user=Layer.of(Level.USER, sources[Level.USER].rules),
+        organisation=Layer.of(Level.ORGANISATION, sources[Level.ORGANISATION].rules),
+        project=Layer.of(Level.PROJECT, sources[Level.PROJECT].rules),
+        default=default if stricter is None else max(default, stricter),
+    )

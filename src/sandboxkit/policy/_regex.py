@@ -1,0 +1,330 @@
+"""
+Regular expressions that always take linear time.
+
+The pattern is turned into a nondeterministic automaton, and the automaton is run over
+the text by sets of states, remembered as they appear. There is no backtracking, so no
+pattern and no text can make it slow.
+
+Source: Ken Thompson, "Regular Expression Search Algorithm" (1968).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+__all__ = ["MAX_PATTERN", "LinearRegex", "RegexError"]
+
+MAX_PATTERN = 500
+"""
+Characters of a pattern.
+"""
+_MAX_STATES = 4000
+_MAX_REPEAT = 100
+_MAX_REMEMBERED = 20_000
+_DIGITS = frozenset("0123456789")
+_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz")
+_WORD = _DIGITS | _LETTERS | frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ_")
+_SPACE = frozenset(" \t\n\r\f\v")
+_CLASSES = {"d": _DIGITS, "w": _WORD, "s": _SPACE}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
+
+_Test = Callable[[str], bool]
+
+
+class RegexError(ValueError):
+    """
+    The pattern is none of this dialect; the message says where and why.
+    """
+
+
+@dataclass(slots=True)
+class _State:
+    """
+    One state: on a character that passes `test` go to `after`; without one to `free`.
+    """
+
+    test: _Test | None = None
+    after: int = -1
+    free: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """
+    A piece of the pattern: `char`, `all` (sequence), `any` (alternatives) or `repeat`.
+    """
+
+    kind: str
+    test: _Test | None = None
+    parts: tuple[_Node, ...] = ()
+    low: int = 1
+    high: int | None = 1
+
+
+class LinearRegex:
+    """
+    A compiled pattern, matched against a whole text.
+
+    The dialect: literals, ``.``, classes ``[a-z]`` ``[^a-z]``, ``\\d \\w \\s \\D \\W \\S``
+    (ASCII), groups ``( )`` and ``(?: )``, alternatives ``|``, and ``* + ? {m} {m,} {m,n}``.
+    ``.`` also takes a newline. Anchors, look-around, back-references, lazy and
+    possessive quantifiers and flags are refused: the whole text is matched anyway.
+
+    Raises:
+        RegexError: The pattern is too long or not of this dialect.
+    """
+
+    __slots__ = ("_final", "_remembered", "_start", "_states", "has_alternatives", "pattern")
+
+    def __init__(self, pattern: str) -> None:
+        if len(pattern) > MAX_PATTERN:
+            raise RegexError(f"it has {len(pattern)} characters, the limit is {MAX_PATTERN}")
+        self.pattern = pattern
+        self._states: list[_State] = []
+        node = _Parser(pattern).parse()
+        self.has_alternatives = node.kind == "any"
+        first, self._final = self._build(node)
+        self._start = self._closure({first})
+        self._remembered: dict[tuple[frozenset[int], str], frozenset[int]] = {}
+
+    def fullmatch(self, text: str) -> bool:
+        """
+        Whether the whole of *text* is in the language of the pattern.
+        """
+        states = self._start
+        remembered = self._remembered
+        for char in text:
+            following = remembered.get((states, char))
+            if following is None:
+                following = self._follow(states, char)
+            if not following:
+                return False
+            states = following
+        return self._final in states
+
+    def _follow(self, states: frozenset[int], char: str) -> frozenset[int]:
+        reached = {self._states[i].after for i in states if (test := self._states[i].test) and test(char)}
+        following = self._closure(reached)
+        if len(self._remembered) >= _MAX_REMEMBERED:
+            self._remembered.clear()
+        self._remembered[states, char] = following
+        return following
+
+    def _closure(self, states: set[int]) -> frozenset[int]:
+        waiting = list(states)
+        found = set(states)
+        while waiting:
+            for state in self._states[waiting.pop()].free:
+                if state not in found:
+                    found.add(state)
+                    waiting.append(state)
+        return frozenset(found)
+
+    def _new(self) -> int:
+        if len(self._states) >= _MAX_STATES:
+            raise RegexError("its repetitions make it too large")
+        self._states.append(_State())
+        return len(self._states) - 1
+
+    def _build(self, node: _Node) -> tuple[int, int]:
+        """
+        The first and last state of *node*.
+        """
+        first, last = self._new(), self._new()
+        if node.kind == "char":
+            self._states[first].test, self._states[first].after = node.test, last
+        elif node.kind == "all":
+            self._chain(first, last, node.parts)
+        elif node.kind == "any":
+            for part in node.parts:
+                self._chain(first, last, (part,))
+        else:
+            self._repeat(first, last, node)
+        return first, last
+
+    def _chain(self, first: int, last: int, parts: tuple[_Node, ...]) -> None:
+        here = first
+        for part in parts:
+            begin, end = self._build(part)
+            self._states[here].free.append(begin)
+            here = end
+        self._states[here].free.append(last)
+
+    def _repeat(self, first: int, last: int, node: _Node) -> None:
+        here = first
+        for _ in range(node.low):
+            begin, end = self._build(node.parts[0])
+            self._states[here].free.append(begin)
+            here = end
+        self._states[here].free.append(last)
+        if node.high is None:
+            begin, end = self._build(node.parts[0])
+            self._states[here].free.append(begin)
+            self._states[end].free.append(here)
+            return
+        for _ in range(node.high - node.low):
+            begin, end = self._build(node.parts[0])
+            self._states[here].free.append(begin)
+            self._states[end].free.append(last)
+            here = end
+
+
+class _Parser:
+    """
+    Recursive descent over the pattern.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        self._position = 0
+        self._depth = 0
+
+    def parse(self) -> _Node:
+        node = self._alternatives()
+        if self._position < len(self._pattern):
+            raise self._error("')' without '('")
+        return node
+
+    def _error(self, problem: str) -> RegexError:
+        return RegexError(f"at character {self._position}: {problem}")
+
+    def _peek(self) -> str:
+        return self._pattern[self._position : self._position + 1]
+
+    def _take(self) -> str:
+        char = self._peek()
+        if not char:
+            raise self._error("it ends too early")
+        self._position += 1
+        return char
+
+    def _alternatives(self) -> _Node:
+        parts = [self._sequence()]
+        while self._peek() == "|":
+            self._position += 1
+            parts.append(self._sequence())
+        return _Node("any", parts=tuple(parts)) if len(parts) > 1 else parts[0]
+
+    def _sequence(self) -> _Node:
+        parts: list[_Node] = []
+        while self._peek() not in ("", "|", ")"):
+            parts.append(self._quantified(self._atom()))
+        return _Node("all", parts=tuple(parts))
+
+    def _atom(self) -> _Node:
+        char = self._take()
+        if char == "(":
+            return self._group()
+        if char == "[":
+            return _Node("char", test=self._class())
+        if char == "\\":
+            return _Node("char", test=self._escape())
+        if char == ".":
+            return _Node("char", test=lambda _: True)
+        if char in "*+?{":
+            raise self._error(f"{char!r} has nothing to repeat")
+        if char in "^$":
+            raise self._error(
+                f"{char!r} is not needed: the whole command is matched; write '\\{char}' for the character"
+            )
+        return _Node("char", test=char.__eq__)
+
+    def _group(self) -> _Node:
+        if self._pattern.startswith("?:", self._position):
+            self._position += 2
+        elif self._peek() == "?":
+            raise self._error(
+                "only ( ) and (?: ) are groups here; look-around, names and flags are not linear or not needed"
+            )
+        self._depth += 1
+        if self._depth > 50:
+            raise self._error("groups are nested more than 50 deep")
+        node = self._alternatives()
+        if self._take() != ")":
+            raise self._error("a group is not closed")
+        self._depth -= 1
+        return node
+
+    def _quantified(self, node: _Node) -> _Node:
+        bounds = self._bounds()
+        if bounds is None:
+            return node
+        if self._peek() in ("*", "+", "?", "{") and self._peek():
+            raise self._error("a quantifier cannot follow another; lazy and possessive ones change nothing here")
+        return _Node("repeat", parts=(node,), low=bounds[0], high=bounds[1])
+
+    def _bounds(self) -> tuple[int, int | None] | None:
+        char = self._peek()
+        if char not in ("*", "+", "?", "{"):
+            return None
+        self._position += 1
+        if char != "{":
+            return {"*": (0, None), "+": (1, None), "?": (0, 1)}[char]
+        body, closed, _ = self._pattern[self._position :].partition("}")
+        low, comma, high = body.partition(",")
+        if (
+            not closed
+            or not low.isdecimal()
+            or not low.isascii()
+            or (high and not (high.isdecimal() and high.isascii()))
+        ):
+            raise self._error("'{' begins no {m}, {m,} or {m,n}; write '\\{' for the character")
+        self._position += len(body) + 1
+        least = int(low)
+        most = (int(high) if high else None) if comma else least
+        if max(least, most or 0) > _MAX_REPEAT or (most is not None and most < least):
+            raise self._error(f"a repetition goes from at most {_MAX_REPEAT} up to at most {_MAX_REPEAT}")
+        return least, most
+
+    def _escape(self) -> _Test:
+        char = self._take()
+        if char.lower() in _CLASSES and char.isascii():
+            members = _CLASSES[char.lower()]
+            return members.__contains__ if char.islower() else lambda c: c not in members
+        return self._escaped(char).__eq__
+
+    def _escaped(self, char: str) -> str:
+        if char in _ESCAPES:
+            return _ESCAPES[char]
+        if char in _WORD or not char.isascii():
+            raise self._error(f"'\\{char}' has no meaning here")
+        return char
+
+    def _class(self) -> _Test:
+        negated = self._peek() == "^"
+        self._position += negated
+        members: set[str] = set()
+        ranges: list[tuple[str, str]] = []
+        first = True
+        while first or self._peek() != "]":
+            first = False
+            self._class_item(members, ranges)
+        self._position += 1
+        chars = frozenset(members)
+        bounds = tuple(ranges)
+
+        def inside(char: str) -> bool:
+            return char in chars or any(low <= char <= high for low, high in bounds)
+
+        return (lambda char: not inside(char)) if negated else inside
+
+    def _class_item(self, members: set[str], ranges: list[tuple[str, str]]) -> None:
+        low = self._take()
+        if low == "[":
+            raise self._error("write '\\[' for this character within a class")
+        if low == "\\":
+            char = self._take()
+            if char in _CLASSES:
+                members |= _CLASSES[char]
+                return
+            low = self._escaped(char)
+        if self._peek() == "-" and self._pattern[self._position + 1 : self._position + 2] not in ("", "]"):
+            self._position += 1
+            high = self._take()
+            high = self._escaped(self._take()) if high == "\\" else high
+            if high < low:
+                raise self._error(f"the range {low}-{high} is empty")
+            ranges.append((low, high))
+        else:
+            members.add(low)

@@ -1,0 +1,9 @@
+"""
+Reading commands: text or words in, a `Command` out. Pure, and never a guess.
+"""
+
+from sandboxkit.shell._fragments import PLACEHOLDER, Fragment, fragments, unescape
+from sandboxkit.shell._parse import MAX_TEXT, parse
+from sandboxkit.shell._quote import quote
+
+__all__ = ["MAX_TEXT", "PLACEHOLDER", "Fragment", "fragments", "parse", "quote", "unescape"]

@@ -1,0 +1,25 @@
+"""
+Writing words down so that they read back as the same words.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["quote"]
+
+_BARE = re.compile(r"[A-Za-z0-9@%+=:,./_-]+")
+
+
+def quote(words: Iterable[str]) -> str:
+    """
+    *words* as one line: the canonical text that glob and regex rules are matched on.
+
+    A word of ASCII letters, digits and ``@%+=:,./_-`` stands bare, every other word
+    in single quotes, with a single quote inside written as ``'"'"'``.
+    """
+    return " ".join(word if _BARE.fullmatch(word) else "'" + word.replace("'", "'\"'\"'") + "'" for word in words)
