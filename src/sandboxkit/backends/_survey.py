@@ -11,6 +11,7 @@ import stat
 import sys
 import sysconfig
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -113,16 +114,17 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = ()) -> Survey:
     protected, unprotected = _protection(spec)
     who = identity(owners[path] for path in (*spec.filesystem.write, *spec.filesystem.read))
     denied = _denied(home, who, spec.filesystem.tree())
+    launcher = _launcher(programs)
     return Survey(
         identity=who,
         home=home,
         box_home=_box_home(home, system),
-        kinds=_kinds([*owners, *system, *tools, *runtime, *denied, *protected, *_launcher(programs)]),
+        kinds=_kinds([*owners, *system, *tools, *runtime, *denied, *protected, *launcher]),
         system=system,
         links=links,
         tools=tools,
         runtime=runtime,
-        launcher=_launcher(programs),
+        launcher=launcher,
         denied=denied,
         protected=protected,
         unprotected=unprotected,
@@ -204,8 +206,8 @@ def _protection(spec: SandboxSpec) -> tuple[tuple[str, ...], tuple[tuple[str, st
     for root in spec.filesystem.write:
         for group in sorted(spec.filesystem.protect):
             for name in layouts().protect[group]:
-                path = os.path.join(root, name)
-                if access_of(path, tree) is not Access.WRITE:
+                path = f"{root.rstrip('/')}/{name}"
+                if path in tree and tree[path] is not Access.WRITE:
                     continue
                 link = _first_link(root, name)
                 if link and group == "git":
@@ -216,8 +218,9 @@ def _protection(spec: SandboxSpec) -> tuple[tuple[str, ...], tuple[tuple[str, st
                     found[path] = None
                 else:
                     loose[link or path] = os.readlink(link) if link else None
-        if stat.S_ISREG(_mode(os.path.join(root, ".git")) or 0):
-            found[os.path.join(root, ".git")] = None  # a worktree or submodule: the file says where the repository is
+        pointer = f"{root.rstrip('/')}/.git"
+        if stat.S_ISREG(_mode(pointer) or 0):
+            found[pointer] = None  # a worktree or submodule: the file says where the repository is
     return tuple(found), tuple(loose.items())
 
 
@@ -226,9 +229,9 @@ def _first_link(root: str, name: str) -> str | None:
     The first symbolic link on the way from *root* to *name* below it. A mount cannot
     hold a link in place, and following it would show the box what it points to.
     """
-    path = root
+    path = root.rstrip("/")
     for component in name.split("/"):
-        path = os.path.join(path, component)
+        path = f"{path}/{component}"
         mode = _mode(path)
         if mode is None:
             return None
@@ -314,8 +317,18 @@ def _system() -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     return tuple(directories), tuple(links)
 
 
+@cache
+def _below(home: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """
+    The paths of tools and of credentials below *home*.
+    """
+    prefix = home.rstrip("/")
+    table = layouts()
+    return tuple(f"{prefix}/{name}" for name in table.tools), tuple(f"{prefix}/{name}" for name in table.denied_home)
+
+
 def _tools(home: str) -> tuple[str, ...]:
-    wanted = [*_search_path(), *_moved(), *(os.path.join(home, name) for name in layouts().tools)]
+    wanted = [*_search_path(), *_moved(), *_below(home)[0]]
     return tuple(path for path in _existing(wanted) if not is_inside(home, path) and path != "/")
 
 
@@ -340,8 +353,7 @@ def _denied(home: str, who: Identity, tree: Mapping[str, Access]) -> tuple[str, 
     elsewhere = [
         path for path in layouts().denied_system if access_of(path, tree) > Access.UNLISTED or _may_read(who, path)
     ]
-    wanted = (*elsewhere, *(os.path.join(home, name) for name in layouts().denied_home))
-    return _existing(wanted)
+    return _existing((*elsewhere, *_below(home)[1]))
 
 
 def _may_read(who: Identity, path: str) -> bool:
@@ -358,6 +370,11 @@ def _may_read(who: Identity, path: str) -> bool:
 
 
 def _launcher(programs: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*_own_paths(), *_existing(programs))))
+
+
+@cache
+def _own_paths() -> tuple[str, ...]:
     packages = (sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
     here = str(Path(__file__).resolve().parent.parent)
-    return _existing([sys.prefix, sys.base_prefix, sys.exec_prefix, interpreter(), here, *packages, *programs])
+    return _existing([sys.prefix, sys.base_prefix, sys.exec_prefix, interpreter(), here, *packages])

@@ -23,6 +23,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import gc
 import json
 import os
 import resource
@@ -50,6 +51,8 @@ OPEN_TREE_CLONE = 1
 MOVE_MOUNT_F_EMPTY_PATH = 0x4
 MOUNT_ATTR_IDMAP = 0x00100000
 ALL_SIGNALS = [number for number in range(1, signal.NSIG) if number not in (signal.SIGKILL, signal.SIGSTOP, 32, 33)]
+# A terminal's signals are for the application; a broken pipe or a file limit is an error.
+IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ)
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -522,7 +525,7 @@ class Broker:
                 order["argv"],
                 order["environment"],
                 file_actions=actions,
-                setsigdef=ALL_SIGNALS,
+                setsigdef=IGNORED,
                 setsigmask=(),
             )
         finally:
@@ -540,9 +543,8 @@ class Broker:
             return pid
         stage_name = "exec"
         try:
-            for number in ALL_SIGNALS:
+            for number in IGNORED:
                 signal.signal(number, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_SETMASK, ())
             os.setsid()
             if staging:
                 stage_name = "staging"
@@ -641,14 +643,16 @@ def main() -> None:
     os.set_inheritable(owner, False)
     for number in ALL_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_IGN)  # a terminal's signals are for the application
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     libc.prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), 0, 0, 0)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     os.chdir("/")
     broker = Broker(socket.socket(fileno=channel), owner, float(sys.argv[3]))
+    gc.disable()  # a collection would touch, and so copy, every page in each forked child
+    gc.freeze()
     try:
         broker.serve()
     finally:
