@@ -7,7 +7,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -68,6 +68,18 @@ class _Model(BaseModel):
 
         # Pydantic's own mark: parts given as mappings are checked with the whole, so that every problem has its full key.
         __init__.__pydantic_base_init__ = True
+
+
+_M = TypeVar("_M", bound=_Model)
+
+
+def _merged(one: _M, other: _M, **fields: object) -> _M:
+    """
+    A model of *fields*, of which those that neither side names stay unnamed: they are
+    the defaults on both sides.
+    """
+    named = one.model_fields_set | other.model_fields_set
+    return type(one)(**{name: value for name, value in fields.items() if name in named})
 
 
 def _absolute(path: str) -> str:
@@ -147,7 +159,9 @@ class FilesystemPolicy(_Model):
         At every path the lesser of what both allow.
         """
         tree = strictest(self.tree(), other.tree())
-        return FilesystemPolicy(
+        return _merged(
+            self,
+            other,
             base=_BASES[min(_BASES.index(self.base), _BASES.index(other.base))],
             read=_with(tree, Access.READ),
             write=_with(tree, Access.WRITE),
@@ -174,7 +188,7 @@ class NetworkPolicy(_Model):
         """
         The lesser of both modes.
         """
-        return NetworkPolicy(mode=_MODES[min(_MODES.index(self.mode), _MODES.index(other.mode))])
+        return _merged(self, other, mode=_MODES[min(_MODES.index(self.mode), _MODES.index(other.mode))])
 
 
 _Positive = Annotated[float, Field(gt=0, le=365 * 86400, allow_inf_nan=False)]
@@ -281,7 +295,7 @@ class EnvironmentPolicy(_Model):
         """
         shared = (narrow for one in self.inherit for two in other.inherit for narrow in _narrower(one, two))
         both = {name: text for name, text in self.set.items() if other.set.get(name) == text}
-        return EnvironmentPolicy(inherit=tuple(shared), set=both)
+        return _merged(self, other, inherit=tuple(shared), set=both)
 
 
 def _narrower(one: str, two: str) -> tuple[str, ...]:
@@ -306,7 +320,9 @@ class ProcessPolicy(_Model):
         """
         Only what both allow.
         """
-        return ProcessPolicy(
+        return _merged(
+            self,
+            other,
             allow_nested_userns=self.allow_nested_userns and other.allow_nested_userns,
             allow_ptrace=self.allow_ptrace and other.allow_ptrace,
             tty=self.tty and other.tty,
@@ -425,7 +441,9 @@ class SandboxSpec(_Model):
         The spec that allows only what both allow. Commutative and idempotent.
         """
         controls = self.require.keys() | other.require.keys()
-        return SandboxSpec(
+        return _merged(
+            self,
+            other,
             filesystem=self.filesystem.tighten(other.filesystem),
             network=self.network.tighten(other.network),
             limits=self.limits.tighten(other.limits),
