@@ -128,7 +128,9 @@ class SpecError(SandboxError, ValueError):
     def __init__(self, *problems: str, source: str | None = None) -> None:
         self.problems = problems
         self.source = source
-        super().__init__(_listed(f"the sandbox spec in {source} is wrong" if source else "the sandbox spec is wrong", problems))
+        super().__init__(
+            _listed(f"the sandbox spec in {source} is wrong" if source else "the sandbox spec is wrong", problems)
+        )
 
 
 class PolicyError(SandboxError, ValueError):
@@ -169,7 +171,7 @@ class CommandDeniedError(SandboxError, PermissionError):
 
     def __init__(self, evaluation: PolicyEvaluation, because: str | None = None) -> None:
         self.evaluation = evaluation
-        super().__init__(f"denied: {because or evaluation.reason}")
+        super().__init__(f"denied: {(because or evaluation.reason).removeprefix('denied: ')}")
 
 
 class ApprovalError(CommandDeniedError):

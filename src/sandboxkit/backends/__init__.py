@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sandboxkit.backends._contract import Detection, Facts, Sandbox, SandboxBackend
+from sandboxkit.backends._contract import PIPE, BoxProcess, Detection, Facts, Sandbox, SandboxBackend
 from sandboxkit.backends._default import (
     default_registry,
     get_active_sandbox_backend,
@@ -17,6 +17,7 @@ from sandboxkit.backends._default import (
     register_sandbox_backend,
     sandbox_execute,
 )
+from sandboxkit.backends._files import BoxFiles
 from sandboxkit.backends._registry import PLUGIN_PRIORITY, BackendStatus, SandboxRegistry, Selection
 from sandboxkit.backends._shell import bash_argv, command_environment
 from sandboxkit.backends._verify import VERIFIED, Finding, Verification, attack
@@ -25,9 +26,12 @@ if TYPE_CHECKING:
     from sandboxkit.backends._hookspecs import hookimpl
 
 __all__ = [
+    "PIPE",
     "PLUGIN_PRIORITY",
     "VERIFIED",
     "BackendStatus",
+    "BoxFiles",
+    "BoxProcess",
     "Detection",
     "Facts",
     "Finding",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import anyio
 
-from sandboxkit.backends._contract import Detection, Sandbox, SandboxBackend
+from sandboxkit.backends._contract import PIPE, BoxProcess, Detection, Sandbox, SandboxBackend
 from sandboxkit.backends._once import Once
 from sandboxkit.backends._plugins import plugin_backends
 from sandboxkit.backends._verify import Finding, Verification, attack
@@ -23,7 +23,7 @@ from sandboxkit.errors import EnforcementError, NoBackendError, PluginError, Spe
 from sandboxkit.model import Enforcement, SandboxSpec
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 
     from sandboxkit.model import ExecResult
 
@@ -111,7 +111,61 @@ class _Lowered(Sandbox):
         Runs *argv* to its end; see `Sandbox.run`.
         """
         result = await self._box.run(argv, stdin=stdin, cwd=cwd, timeout=timeout, environment=environment)
-        return replace(result, enforcement=self._verification.apply(result.enforcement))
+        return _lowered(result, self._verification)
+
+    @contextlib.asynccontextmanager
+    async def start(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: int | None = None,
+        stdout: int | None = PIPE,
+        stderr: int | None = PIPE,
+        pass_fds: Collection[int] = (),
+        cwd: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[BoxProcess]:
+        """
+        Starts *argv*; see `Sandbox.start`.
+        """
+        async with self._box.start(
+            argv, stdin=stdin, stdout=stdout, stderr=stderr, pass_fds=pass_fds, cwd=cwd, environment=environment
+        ) as process:
+            yield _LoweredProcess(process, self._verification)
+
+
+@final
+class _LoweredProcess(BoxProcess):
+    """
+    A command in such a box.
+    """
+
+    def __init__(self, process: BoxProcess, verification: Verification) -> None:
+        self._process = process
+        self._verification = verification
+        self.stdin, self.stdout, self.stderr = process.stdin, process.stdout, process.stderr
+
+    async def wait(self) -> ExecResult:
+        """
+        How it ended; see `BoxProcess.wait`.
+        """
+        return _lowered(await self._process.wait(), self._verification)
+
+    def send_signal(self, number: int) -> None:
+        """
+        Sends signal *number* to the command.
+        """
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """
+        Ends it, and everything it started, at once.
+        """
+        self._process.kill()
+
+
+def _lowered(result: ExecResult, verification: Verification) -> ExecResult:
+    return replace(result, enforcement=verification.apply(result.enforcement))
 
 
 @dataclass(frozen=True, slots=True)
