@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sandboxkit.backends._layouts import layouts
 from sandboxkit.errors import SpecError
-from sandboxkit.model import Access, access_of, is_inside
+from sandboxkit.model import Access, Control, access_of, is_inside
 from sandboxkit.process import interpreter
 
 if TYPE_CHECKING:
@@ -53,6 +53,13 @@ class Identity:
     uid: int
     gid: int
     is_named: bool
+
+    @property
+    def keeps_root(self) -> bool:
+        """
+        Whether the command is the host's root, as the caller is.
+        """
+        return self.is_root and self.uid == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +119,10 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = ()) -> Survey:
     tools = _tools(home) if spec.filesystem.base == "tools" else ()
     runtime = _existing([sys.base_prefix, interpreter()])
     protected, unprotected = _protection(spec)
-    who = identity(owners[path] for path in (*spec.filesystem.write, *spec.filesystem.read))
+    who = identity(
+        (owners[path] for path in (*spec.filesystem.write, *spec.filesystem.read)),
+        keeps_root=Control.PROCESS_ISOLATION in spec.allow_degraded,
+    )
     denied = _denied(home, who, spec.filesystem.tree())
     launcher = _launcher(programs)
     return Survey(
@@ -243,13 +253,17 @@ def _first_link(root: str, name: str) -> str | None:
 # --- who ------------------------------------------------------------------------
 
 
-def identity(owners: Iterable[tuple[int, int]] = ()) -> Identity:
+def identity(owners: Iterable[tuple[int, int]] = (), *, keeps_root: bool = False) -> Identity:
     """
-    Who the caller is, and who a command over files of *owners* is to be.
+    Who the caller is, and who a command over files of *owners* is to be: the owner
+    where it is one ordinary user, else an id nobody uses; root itself only if the spec
+    permits that.
     """
     uid, gid = os.geteuid(), os.getegid()
     if not _is_host_root(uid):
         return Identity(False, uid, gid, _is_named(uid))
+    if keeps_root:
+        return Identity(True, 0, 0, True)
     found = {owner for owner, _ in owners}
     if len(found) == 1 and 0 not in found:
         uid = found.pop()

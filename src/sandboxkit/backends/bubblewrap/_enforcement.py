@@ -29,7 +29,7 @@ def enforcement(spec: SandboxSpec, facts: BubblewrapFacts) -> Enforcement:
             Control.FS_OVERLAY: _absent("no overlay layer in this version"),
             Control.NET_NONE: _network(spec),
             Control.NET_ALLOWLIST: _absent("no egress proxy in this version"),
-            Control.PROCESS_ISOLATION: _isolation(spec, facts),
+            Control.PROCESS_ISOLATION: _isolation(facts),
             Control.PROCESS_KILL_TREE: _enforced("the box's first process takes its namespace along"),
             Control.PROCESS_NESTED_USERNS: _nested(spec, facts),
             Control.SYSCALLS: _syscalls(facts),
@@ -56,9 +56,8 @@ def _absent(reason: str) -> ControlState:
     return ControlState(Grade.ABSENT, reason)
 
 
-def _keeps_root(spec: SandboxSpec, facts: BubblewrapFacts) -> bool:
-    is_root = facts.survey is not None and facts.survey.identity.is_root
-    return is_root and Control.PROCESS_ISOLATION in spec.allow_degraded
+def _keeps_root(facts: BubblewrapFacts) -> bool:
+    return facts.survey is not None and facts.survey.identity.keeps_root
 
 
 def _deny(facts: BubblewrapFacts) -> ControlState:
@@ -74,8 +73,8 @@ def _network(spec: SandboxSpec) -> ControlState:
     return _absent("the spec asks for the host's network")
 
 
-def _isolation(spec: SandboxSpec, facts: BubblewrapFacts) -> ControlState:
-    if _keeps_root(spec, facts):
+def _isolation(facts: BubblewrapFacts) -> ControlState:
+    if _keeps_root(facts):
         return _partial("the command keeps the host's uid 0, as the spec allows")
     return _enforced("user, pid, ipc, uts and cgroup namespaces; no capabilities; an unprivileged uid")
 
@@ -94,7 +93,7 @@ def _syscalls(facts: BubblewrapFacts) -> ControlState:
 
 
 def _processes(spec: SandboxSpec, facts: BubblewrapFacts) -> ControlState:
-    if _keeps_root(spec, facts):
+    if _keeps_root(facts):
         return _absent("RLIMIT_NPROC does not bind the host's uid 0")
     if spec.limits.processes is None:
         return _partial("the spec sets no limit")

@@ -213,7 +213,7 @@ def _owner(path: str, survey: Survey) -> tuple[int, int] | None:
     Whose files a root caller's command sees as its own: those of the owner of the
     named path it lies in. None where the command runs as that owner anyway.
     """
-    if not survey.identity.is_root:
+    if not survey.identity.is_root or survey.identity.keeps_root:
         return None
     while path not in survey.owners:
         path = posixpath.dirname(path)

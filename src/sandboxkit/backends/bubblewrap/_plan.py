@@ -85,12 +85,11 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFact
     survey, program = facts.survey, facts.program
     if survey is None or program is None:
         raise SpecError("the machine was not looked at for this spec; call detect(spec) first")
-    is_degraded = _keeps_root(spec, survey)
     tree = box_tree(spec, survey)
     carriers = range(max((FIRST_FREE_FD - 1, *invocation.pass_fds)) + 1, _MANY)
     contents, data = _data_files(tree, survey, facts, carriers[len(invocation.pass_fds) :])
     steps = mounts(tree, spec, survey, data=data)
-    staging = None if is_degraded or not survey.identity.is_root else _staging(steps, survey, program)
+    staging = _staging(steps, survey, program) if survey.identity.is_root and not survey.identity.keeps_root else None
     confinement = _confinement(invocation, spec, facts, tree, survey, carriers)
     return LaunchPlan(
         backend="bubblewrap",
@@ -108,17 +107,13 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFact
         confinement=confinement,
         mounts=steps,
         staging=staging,
-        notes=_notes(spec, survey, is_degraded=is_degraded),
+        notes=_notes(spec, survey),
     )
 
 
-def _keeps_root(spec: SandboxSpec, survey: Survey) -> bool:
-    return survey.identity.is_root and "process.isolation" in spec.allow_degraded
-
-
-def _notes(spec: SandboxSpec, survey: Survey, *, is_degraded: bool) -> tuple[str, ...]:
+def _notes(spec: SandboxSpec, survey: Survey) -> tuple[str, ...]:
     notes = []
-    if is_degraded:
+    if survey.identity.keeps_root:
         notes.append("the command keeps uid 0, because process.isolation may be degraded")
     if survey.unprotected and spec.filesystem.write:
         notes.append(f"{len(survey.unprotected)} protected names do not exist and are looked for after the run")

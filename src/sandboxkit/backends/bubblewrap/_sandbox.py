@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["BubblewrapProcess", "BubblewrapSandbox"]
 
 _SIGKILL, _SIGXCPU = 9, 24
+_CPU_ACCOUNTS_DIFFER_S = 0.1
 
 
 class BubblewrapSandbox(Sandbox):
@@ -185,12 +186,13 @@ class BubblewrapProcess(BoxProcess):
 def _termination(outcome: Outcome, cpu: float | None) -> Termination:
     """
     The outcome's own, except that the usage read back may prove the limit of
-    processor time behind a signal.
+    processor time behind a signal. The kernel's two accounts of that time differ by a
+    few ticks.
     """
     if outcome.termination is not Termination.SIGNALED or cpu is None or outcome.usage is None:
         return outcome.termination
     used = outcome.usage.cpu_user_s + outcome.usage.cpu_system_s
-    proved = outcome.signal in (_SIGKILL, _SIGXCPU) and used >= cpu
+    proved = outcome.signal in (_SIGKILL, _SIGXCPU) and used >= cpu - _CPU_ACCOUNTS_DIFFER_S
     return Termination.CPU_LIMIT if proved else outcome.termination
 
 
