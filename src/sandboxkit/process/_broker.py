@@ -170,6 +170,16 @@ def stage(order: dict[str, Any], namespaces: list[int | None]) -> None:
     os.setresuid(order["uid"], order["uid"], order["uid"])
 
 
+def lend_streams(moves: list[tuple[int, int]], uid: int, gid: int) -> None:
+    """
+    Gives the pipes of the standard streams to the user the command will be: opening
+    /dev/stderr opens the pipe anew, and only its owner may.
+    """
+    for source, target in moves:
+        if target <= 2 and os.fstat(source).st_mode & 0o170000 == 0o010000:
+            os.fchown(source, uid, gid)
+
+
 def clone_tree(path: str, namespace: int | None) -> int:
     """
     A detached copy of the mount at *path*, id-mapped by *namespace* unless None.
@@ -548,6 +558,7 @@ class Broker:
             os.setsid()
             if staging:
                 stage_name = "staging"
+                lend_streams(moves, staging["uid"], staging["gid"])
                 stage(staging, namespaces)
             stage_name = "cwd"
             os.chdir(order["cwd"])
