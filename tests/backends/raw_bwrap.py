@@ -103,6 +103,11 @@ class RawBwrap(SandboxBackend):
     Attributes:
         holes: What is left open.
         claim: What it says it enforces, whatever is left open.
+        called: Its name.
+        found: What it says of the machine.
+        detections: What it was asked about.
+        opened: The boxes it opened.
+        box: What it opens.
     """
 
     holes: frozenset[str] = frozenset()
@@ -111,6 +116,7 @@ class RawBwrap(SandboxBackend):
     found: Detection = field(default_factory=lambda: Detection(True, "it is there"))
     detections: list[SandboxSpec | None] = field(default_factory=list)
     opened: list[SandboxSpec] = field(default_factory=list)
+    box: type[RawBox] = RawBox
 
     @property
     def name(self) -> str:
@@ -128,7 +134,7 @@ class RawBwrap(SandboxBackend):
 
     def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
         self.opened.append(spec)
-        return _opened(RawBox(self, spec))
+        return _opened(self.box(self, spec))
 
     def line(self, spec: SandboxSpec, environment: Mapping[str, str], filter_fd: int) -> list[str]:
         temp, home, hole = os.path.realpath(tempfile.gettempdir()), os.environ.get("HOME", "/root"), self.holes
