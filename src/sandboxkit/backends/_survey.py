@@ -116,7 +116,7 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = ()) -> Survey:
     owners = _named(spec)
     home = _home()
     system, links = _system()
-    tools = _tools(home) if spec.filesystem.base == "tools" else ()
+    tools = (*(_tools(home) if spec.filesystem.base == "tools" else ()), *_name_service(spec))
     runtime = _existing([sys.base_prefix, interpreter()])
     protected, unprotected = _protection(spec)
     who = identity(
@@ -180,7 +180,7 @@ def _named(spec: SandboxSpec) -> dict[str, tuple[int, int]]:
     for field in ("write", "read", "deny"):
         for path in getattr(spec.filesystem, field):
             try:
-                found = _look(path)
+                found = _look(path, for_writing=field == "write")
             except SpecError as exc:
                 problems += [f"filesystem.{field}: {problem}" for problem in exc.problems]
             except FileNotFoundError:
@@ -195,7 +195,7 @@ def _named(spec: SandboxSpec) -> dict[str, tuple[int, int]]:
     return owners
 
 
-def _look(path: str) -> tuple[int, int]:
+def _look(path: str, *, for_writing: bool) -> tuple[int, int]:
     real = os.path.realpath(path, strict=True)
     if real != path:
         raise SpecError(f"{path!r} is reached through a symbolic link; name its real path {real!r}")
@@ -206,6 +206,8 @@ def _look(path: str) -> tuple[int, int]:
         )
     if not os.access(path, os.R_OK):
         raise SpecError(f"{path!r} cannot be read by this user; give the user access, or leave it out")
+    if for_writing and not os.access(path, os.W_OK):
+        raise SpecError(f"{path!r} cannot be written by this user; give the user access, or name it in filesystem.read")
     return found.st_uid, found.st_gid
 
 
@@ -344,6 +346,14 @@ def _below(home: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def _tools(home: str) -> tuple[str, ...]:
     wanted = [*_search_path(), *_moved(), *_below(home)[0]]
     return tuple(path for path in _existing(wanted) if not is_inside(home, path) and path != "/")
+
+
+def _name_service(spec: SandboxSpec) -> tuple[str, ...]:
+    """
+    Where resolv.conf really is, for a box that may use the host's network: often a link
+    into /run, which a box has empty.
+    """
+    return _existing(["/etc/resolv.conf"]) if spec.network.mode == "host" else ()
 
 
 def _search_path() -> Iterator[str]:

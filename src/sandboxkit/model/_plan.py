@@ -64,7 +64,8 @@ class Mount:
         perms: Mode, for a tmpfs or data file.
         owner: The (uid, gid) on disk that is shown as the box's user; None leaves
             the ownership as it is.
-        fd: The descriptor that holds a data file's content.
+        fd: The descriptor that holds a data file's content, or that a bind's source
+            is opened on.
     """
 
     kind: Literal["bind", "ro-bind", "dev-bind", "tmpfs", "proc", "dev", "symlink", "remount-ro", "data"]
@@ -165,6 +166,8 @@ class LaunchPlan:
         rlimits: Limits set on *argv* itself before it starts, for direct runs.
         staging: The uid drop of a root caller, or None.
         open_files: (descriptor here, its number in *argv*) the plan itself brings.
+        places: (host path, the number of a descriptor of it in *argv*), opened when the
+            plan is run and only if no symbolic link has come into the path since.
         notes: What a reader should know.
     """
 
@@ -179,6 +182,7 @@ class LaunchPlan:
     rlimits: tuple[tuple[int, int], ...] = ()
     staging: Staging | None = None
     open_files: tuple[tuple[int, int], ...] = ()
+    places: tuple[tuple[str, int], ...] = ()
     notes: tuple[str, ...] = field(default=())
 
     def describe(self) -> str:

@@ -14,8 +14,8 @@ socket, a memfd with the plan as JSON, then what the plan's `fds` names. On the 
 socket the broker reports JSON objects, one a datagram, the last one with `done`; the
 application sends `kill` or `signal N`, and closing the socket kills.
 
-Source: pidfd_open(2), prctl(2) PR_SET_CHILD_SUBREAPER, mount_setattr(2), open_tree(2),
-move_mount(2), user_namespaces(7).
+Source: pidfd_open(2), prctl(2) PR_SET_CHILD_SUBREAPER, openat2(2), mount_setattr(2),
+open_tree(2), move_mount(2), user_namespaces(7).
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ PR_SET_CHILD_SUBREAPER = 36
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
 MS_NOSUID, MS_NODEV, MS_REC, MS_PRIVATE = 0x2, 0x4, 0x4000, 0x40000
-SYS_OPEN_TREE, SYS_MOVE_MOUNT, SYS_MOUNT_SETATTR = 428, 429, 442  # one number on all architectures
+SYS_OPEN_TREE, SYS_MOVE_MOUNT, SYS_OPENAT2, SYS_MOUNT_SETATTR = 428, 429, 437, 442  # one number on all architectures
 AT_FDCWD, AT_EMPTY_PATH, AT_RECURSIVE = -100, 0x1000, 0x8000
+RESOLVE_NO_SYMLINKS = 0x04
 OPEN_TREE_CLONE = 1
 MOVE_MOUNT_F_EMPTY_PATH = 0x4
 MOUNT_ATTR_IDMAP = 0x00100000
@@ -183,9 +184,15 @@ def lend_streams(moves: list[tuple[int, int]], uid: int, gid: int) -> None:
 def clone_tree(path: str, namespace: int | None) -> int:
     """
     A detached copy of the mount at *path*, id-mapped by *namespace* unless None.
+
+    The path was real when the plan was made; a link put there since is refused, since
+    root would follow it anywhere.
     """
-    flags = OPEN_TREE_CLONE | os.O_CLOEXEC | AT_RECURSIVE
-    tree = kernel(f"open {path}", SYS_OPEN_TREE, AT_FDCWD, os.fsencode(path), flags)
+    how = struct.pack("QQQ", os.O_PATH | os.O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS)
+    place = kernel(f"open {path}", SYS_OPENAT2, AT_FDCWD, os.fsencode(path), how, len(how))
+    flags = OPEN_TREE_CLONE | os.O_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE
+    tree = kernel(f"open {path}", SYS_OPEN_TREE, place, b"", flags)
+    os.close(place)
     if namespace is not None:
         attributes = struct.pack("QQQQ", MOUNT_ATTR_IDMAP, 0, 0, namespace)
         kernel(f"id-map {path}", SYS_MOUNT_SETATTR, tree, b"", AT_EMPTY_PATH, attributes, len(attributes))

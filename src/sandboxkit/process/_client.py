@@ -13,12 +13,14 @@ from __future__ import annotations
 import array
 import atexit
 import contextlib
+import ctypes
 import fcntl
 import json
 import os
 import select
 import signal
 import socket
+import struct
 import sys
 import threading
 import weakref
@@ -28,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from sandboxkit.errors import BrokerError
+from sandboxkit.errors import BrokerError, SetupError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,6 +83,31 @@ def memfd(name: str, content: bytes) -> int:
         os.close(fd)
         raise
     return fd
+
+
+def open_place(path: str) -> int:
+    """
+    A descriptor of *path* that only names it, refused if a symbolic link leads there.
+
+    Raises:
+        SetupError: There is a link on the way, or it is gone.
+
+    Source: openat2(2), RESOLVE_NO_SYMLINKS.
+    """
+    how = struct.pack("QQQ", os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS)
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    fd = int(
+        call(ctypes.c_long(_SYS_OPENAT2), ctypes.c_long(_AT_FDCWD), os.fsencode(path), how, ctypes.c_size_t(len(how)))
+    )
+    if fd < 0:
+        why = os.strerror(ctypes.get_errno())
+        raise SetupError("process", f"{path} was replaced while the box was made: {why}")
+    return fd
+
+
+_SYS_OPENAT2 = 437
+_AT_FDCWD = -100
+_RESOLVE_NO_SYMLINKS = 0x04
 
 
 @dataclass(slots=True)
@@ -259,7 +286,12 @@ async def submit(plan: LaunchPlan, fds: Sequence[tuple[int, int]], timeout: floa
             fd = memfd(f"sandboxkit-{file.fd}", file.content)
             stack.callback(os.close, fd)
             files.append((fd, file.fd))
-        passed = [*fds, *plan.open_files, *files]
+        places = []
+        for path, target in plan.places:
+            fd = open_place(path)
+            stack.callback(os.close, fd)
+            places.append((fd, target))
+        passed = [*fds, *plan.open_files, *places, *files]
         order = memfd("sandboxkit-plan", _order(plan, [target for _, target in passed], timeout))
         stack.callback(os.close, order)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

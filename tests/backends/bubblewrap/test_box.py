@@ -18,9 +18,10 @@ from sandboxkit.errors import (
     CommandError,
     FileAccessError,
     ProgramNotFoundError,
+    SetupError,
     SpecError,
 )
-from sandboxkit.model import Control, FilesystemPolicy, Grade, Limits, SandboxSpec, Termination
+from sandboxkit.model import Control, FilesystemPolicy, Grade, Limits, ProcessPolicy, SandboxSpec, Termination
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -226,3 +227,31 @@ async def test_root_keeps_its_uid_only_where_the_spec_permits_and_gains_nothing_
     assert result.text("stderr").count("Read-only file system") == 1
     async with BubblewrapBackend().open(SandboxSpec.workspace_write(workspace)) as box:
         assert (await box.run(["id", "-u"])).text().strip() != "0"
+
+
+async def test_a_link_put_in_a_paths_place_after_the_look_is_not_followed(workspace: Path) -> None:
+    target, other = workspace / "ws", workspace / "other"
+    target.mkdir()
+    other.mkdir()
+    async with BubblewrapBackend().open(SandboxSpec.workspace_write(target)) as box:
+        assert (await box.run(["touch", "here"])).ok
+        target.rename(workspace / "moved")
+        target.symlink_to(other)
+        with pytest.raises(SetupError, match="replaced while the box was made"):
+            await box.run(["touch", "there"], cwd=str(target))
+    assert list(other.iterdir()) == []
+
+
+async def test_a_terminal_enters_only_where_the_spec_permits() -> None:
+    ours, theirs = os.openpty()
+    try:
+        async with BubblewrapBackend().open(SandboxSpec.isolated()) as box:
+            with pytest.raises(SpecError, match="is a terminal"):
+                async with box.start(["true"], stdin=theirs):
+                    pass
+        spec = SandboxSpec.isolated(process=ProcessPolicy(tty=True))
+        async with BubblewrapBackend().open(spec) as box, box.start(["test", "-t", "0"], stdin=theirs) as process:
+            assert (await process.wait()).ok
+    finally:
+        os.close(ours)
+        os.close(theirs)

@@ -45,6 +45,13 @@ _APPARMOR_SYSCTL = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
 # What bwrap or the broker says, to what it means; the first that is found counts.
 _SIGNS: tuple[tuple[re.Pattern[str], Refusal], ...] = (
     (
+        re.compile(r"open /.*(Too many levels|No such file|Not a directory)|was replaced while"),
+        Refusal(
+            "a path of the spec was replaced while the box was made",
+            "open the box anew, and keep the directories above its paths out of other boxes",
+        ),
+    ),
+    (
         re.compile(r"id-map|create a user namespace for the id map"),
         Refusal(
             "id-mapped mounts are refused, which a root caller needs to lend the command an unprivileged uid",

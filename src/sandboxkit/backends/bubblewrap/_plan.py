@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import marshal
 import pkgutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -87,8 +87,11 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFact
         raise SpecError("the machine was not looked at for this spec; call detect(spec) first")
     tree = box_tree(spec, survey)
     carriers = range(max((FIRST_FREE_FD - 1, *invocation.pass_fds)) + 1, _MANY)
-    contents, data = _data_files(tree, survey, facts, carriers[len(invocation.pass_fds) :])
+    numbers = iter(carriers[len(invocation.pass_fds) :])
+    contents, data = _data_files(tree, survey, facts, numbers)
     steps = mounts(tree, spec, survey, data=data)
+    if not survey.identity.is_root and "--bind-fd" in program.options:
+        steps = _held(steps, tree, numbers)
     staging = _staging(steps, survey, program) if survey.identity.is_root and not survey.identity.keeps_root else None
     confinement = _confinement(invocation, spec, facts, tree, survey, carriers)
     return LaunchPlan(
@@ -104,6 +107,7 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFact
             *contents,
         ),
         open_files=program.open_files,
+        places=tuple((step.source, step.fd) for step in steps if step.fd is not None and step.source),
         confinement=confinement,
         mounts=steps,
         staging=staging,
@@ -138,7 +142,7 @@ def _staged(staging: Staging | None, path: str | None) -> str:
 
 
 def _data_files(
-    tree: Tree, survey: Survey, facts: BubblewrapFacts, numbers: Iterable[int]
+    tree: Tree, survey: Survey, facts: BubblewrapFacts, numbers: Iterator[int]
 ) -> tuple[tuple[PlanFile, ...], dict[str, int]]:
     """
     The files whose content is not the host's, and the descriptor of each path. Every
@@ -150,7 +154,7 @@ def _data_files(
     }
     if not survey.identity.is_named and tree.at("/etc/passwd") is Node.READ:
         contents["/etc/passwd"], contents["/etc/group"] = _users(survey, facts)
-    data = dict(zip(sorted(contents), numbers, strict=False))
+    data = {path: next(numbers) for path in sorted(contents)}
     return tuple(PlanFile(fd, contents[path], f"content of {path}") for path, fd in data.items()), data
 
 
@@ -252,6 +256,17 @@ def _payload(confinement: Confinement) -> bytes:
 # --- what bwrap is told ---------------------------------------------------------------
 
 
+def _held(steps: tuple[Mount, ...], tree: Tree, numbers: Iterator[int]) -> tuple[Mount, ...]:
+    """
+    *steps* with the paths that other boxes may write bound by descriptor: between the
+    look at a path and its mount, nobody can put a symbolic link there.
+    """
+    return tuple(
+        replace(step, fd=next(numbers)) if step.kind in ("bind", "ro-bind") and step.target in tree.named else step
+        for step in steps
+    )
+
+
 def _staging(steps: tuple[Mount, ...], survey: Survey, program: Program) -> Staging:
     sources = [(step.source, step.owner) for step in steps if step.kind in ("bind", "ro-bind", "dev-bind")]
     if program.libraries:
@@ -288,6 +303,8 @@ def _disables_userns(spec: SandboxSpec, facts: BubblewrapFacts) -> bool:
 def _step(step: Mount, staging: Staging | None, staged: Iterator[int]) -> tuple[str, ...]:
     match step.kind:
         case "bind" | "ro-bind" | "dev-bind":
+            if step.fd is not None:
+                return (f"--{step.kind}-fd", str(step.fd), step.target)
             source = f"{staging.directory}/{next(staged)}" if staging else step.source
             return (f"--{step.kind}", source, step.target)
         case "tmpfs":

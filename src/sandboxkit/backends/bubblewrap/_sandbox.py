@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from sandboxkit.backends._contract import PIPE, BoxProcess, Sandbox
 from sandboxkit.backends.bubblewrap._detect import refusal
 from sandboxkit.backends.bubblewrap._plan import BubblewrapFacts, launch_plan
-from sandboxkit.errors import CommandError, SetupError
+from sandboxkit.errors import CommandError, SetupError, SpecError
 from sandboxkit.model import Enforcement, ExecResult, Invocation, Termination, Violation
 from sandboxkit.process import launch, open_streams, run
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 
     from sandboxkit.backends._survey import Survey
     from sandboxkit.model import LaunchPlan, SandboxSpec
@@ -119,6 +119,8 @@ class BubblewrapSandbox(Sandbox):
         Starts *argv* and hands out its streams; see `Sandbox.start`. `limits.wall`
         counts from here; output is the reader's to bound.
         """
+        if not self._spec.process.tty:
+            _refuse_terminals((stdin, stdout, stderr, *pass_fds))
         plan = self.plan(argv, cwd=cwd, environment=environment, pass_fds=pass_fds)
         carriers = plan.confinement.pass_fds if plan.confinement else ()
         async with (
@@ -149,6 +151,12 @@ class BubblewrapSandbox(Sandbox):
             usage=outcome.usage,
             violations=_violations(self._facts.survey),
         )
+
+
+def _refuse_terminals(fds: Iterable[int | None]) -> None:
+    for fd in fds:
+        if fd is not None and fd >= 0 and os.isatty(fd):
+            raise SpecError(f"descriptor {fd} is a terminal; hand in a pipe, or set process.tty=true")
 
 
 class BubblewrapProcess(BoxProcess):
