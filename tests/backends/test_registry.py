@@ -28,7 +28,7 @@ from sandboxkit.backends import (
     register_sandbox_backend,
     sandbox_execute,
 )
-from sandboxkit.errors import CommandError, EnforcementError, NoBackendError, PluginError, SpecError
+from sandboxkit.errors import CommandError, EnforcementError, NoBackendError, PluginError, SetupError, SpecError
 from sandboxkit.model import Control, Enforcement, Grade, Limits, SandboxSpec
 
 if TYPE_CHECKING:
@@ -274,6 +274,15 @@ async def test_a_claim_that_breaks_after_the_attack_is_unavailable() -> None:
 
     with pytest.raises(NoBackendError, match=r"enforcement\(\) raised KeyError"):
         await registry(Later()).active()
+
+
+async def test_a_machine_in_the_way_is_named_with_its_remedy() -> None:
+    class Refused(RawBwrap):
+        def open(self, spec: SandboxSpec) -> Any:
+            raise SetupError("refused", "[Errno 2] No such file or directory: 'bwrap'")
+
+    with pytest.raises(NoBackendError, match=r"\(bwrap is not installed\); install it \(apt install bubblewrap"):
+        await registry(Refused()).active()
 
 
 async def test_a_wrong_spec_is_the_callers_error() -> None:

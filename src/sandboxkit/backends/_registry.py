@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, final
 import anyio
 
 from sandboxkit.backends._contract import PIPE, BoxProcess, Detection, Sandbox, SandboxBackend
+from sandboxkit.backends._obstacles import obstacle
 from sandboxkit.backends._once import Once
 from sandboxkit.backends._plugins import plugin_backends
 from sandboxkit.backends._verify import Finding, Verification, attack
@@ -364,8 +365,7 @@ class _Entry:
             lambda: attack(self.backend), lambda v: _RETRY_SECONDS if v.failure else math.inf
         )
         if verified.failure:
-            reason = f"the attack that verifies it could not be carried out: {verified.failure}"
-            return _Judgement(Detection(False, reason, "remove what that names", found.facts, found.warnings))
+            return _Judgement(_unverified(found, verified.failure))
         fresh = await self._detect(spec, timeout)
         if not fresh.available:
             return _Judgement(fresh)
@@ -376,24 +376,20 @@ class _Entry:
         except SpecError:
             raise
         except Exception as exc:  # noqa: BLE001 - a broken backend must not stop the others
-            return _Judgement(_broken(fresh, f"enforcement() raised {type(exc).__name__}: {exc}"))
+            return _Judgement(_broken(f"enforcement() raised {type(exc).__name__}: {exc}"))
 
     async def _detect(self, spec: SandboxSpec | None, timeout: float) -> Detection:  # noqa: ASYNC109 - one of its own
         try:
             with anyio.move_on_after(timeout):
                 found: object = await (self.backend.detect() if spec is None else self.backend.detect(spec))
-                return (
-                    found
-                    if isinstance(found, Detection)
-                    else _broken(None, f"detect() returned {type(found).__name__}")
-                )
+                return found if isinstance(found, Detection) else _broken(f"detect() returned {type(found).__name__}")
         except SpecError:
             if spec is not None:
                 raise
-            return _broken(None, "detect() refuses a spec nobody gave")
+            return _broken("detect() refuses a spec nobody gave")
         except Exception as exc:  # noqa: BLE001 - a broken backend must not stop the others
-            return _broken(None, f"detect() raised {type(exc).__name__}: {exc}")
-        return _broken(None, f"detect() did not answer within {timeout:g} s")
+            return _broken(f"detect() raised {type(exc).__name__}: {exc}")
+        return _broken(f"detect() did not answer within {timeout:g} s")
 
     async def status(self, spec: SandboxSpec, timeout: float) -> BackendStatus:  # noqa: ASYNC109 - passed on
         try:
@@ -415,12 +411,19 @@ class _Entry:
         )
 
 
-def _broken(found: Detection | None, reason: str) -> Detection:
-    return (
-        Detection(False, reason, _REPORT)
-        if found is None
-        else Detection(False, reason, _REPORT, found.facts, found.warnings)
+def _unverified(found: Detection, failure: str) -> Detection:
+    reason = f"the attack that verifies it could not be carried out: {failure}"
+    known = obstacle(failure)
+    if known:
+        return replace(found, available=False, reason=f"{reason} ({known.reason})", remedy=known.remedy)
+    return replace(
+        found, available=False, reason=reason, remedy="remove what that names; forget() makes the registry try again"
     )
+
+
+def _broken(reason: str) -> Detection:
+    known = obstacle(reason)
+    return Detection(False, reason, known.remedy if known else _REPORT)
 
 
 def _missing(sentences: Sequence[str]) -> str:
