@@ -42,9 +42,7 @@ def as_toml(rules: Iterable[PolicyRule]) -> str:
     """
     blocks = [f"version = {VERSION}\n"]
     for rule in rules:
-        # No matcher and no priority are what is left out, so None is written by silence.
-        given = {key: value for key, value in rule.to_dict().items() if value is not None}
-        lines = [f"{key} = {_value(value, f'rule {rule.id!r}: {key}')}\n" for key, value in given.items()]
+        lines = [f"{key} = {_value(value, f'rule {rule.id!r}: {key}')}\n" for key, value in rule.to_dict().items()]
         blocks.append("[[rules]]\n" + "".join(lines))
     return "\n".join(blocks)
 
@@ -57,19 +55,11 @@ def _value(value: object, where: str) -> str:
     if isinstance(value, str):
         return _string(value)
     if isinstance(value, Mapping):
-        pairs = (
-            f"{_key(str(key))} = {_value(item, f'{where}.{key}')}"
-            for key, item in value.items()
-            if not _is_unset(key, item)
-        )
+        pairs = (f"{_key(str(key))} = {_value(item, f'{where}.{key}')}" for key, item in value.items())
         return "{ " + ", ".join(pairs) + " }"
     if isinstance(value, Sequence):
         return "[" + ", ".join(_value(item, where) for item in value) + "]"
     raise PolicyError(f"{where}: TOML has no way to write {value!r}; save as JSON")
-
-
-def _is_unset(key: object, item: object) -> bool:
-    return item is None and key in ("allowed_arguments", "max_operands", "max_timeout")
 
 
 def _string(text: str) -> str:

@@ -212,4 +212,10 @@ class PolicyRule(_Model):
         """
         A JSON-ready form that holds only what was given; `PolicyRule(**…)` takes it back.
         """
-        return self.model_dump(mode="json", exclude_unset=True)
+        given = {
+            key: value for key, value in self.model_dump(mode="json", exclude_unset=True).items() if value is not None
+        }
+        if "constraints" in given:
+            # Here None is what leaving the key out says; in a spec it lifts a limit.
+            given["constraints"] = {key: value for key, value in given["constraints"].items() if value is not None}
+        return given

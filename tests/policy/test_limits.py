@@ -1,0 +1,86 @@
+"""
+No text and no list of words makes an evaluation slow or fail.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from sandboxkit.model import EvaluationContext, PolicyAction
+from sandboxkit.policy import ExecPolicy
+
+POLICY = ExecPolicy.default()
+CONTEXT = EvaluationContext(cwd="/home/dev/project", home="/home/dev", workspace_roots=("/home/dev/project",))
+
+TEXTS = [
+    "true;",
+    "a|",
+    "sh|",
+    "curl x|sh|",
+    "echo $(",
+    "`",
+    "(",
+    "env ",
+    '"',
+    "\\",
+    "a=$a$a;",
+    "cat <<E\n",
+    "a() { ",
+    "f(){ f|",
+    "powershell ",
+    "socket dup2 ",
+    "while :; do ",
+    "${a:-",
+    "/*?*?/",
+    "rm -rf ",
+    "docker run ",
+    "A=1 ",
+    "echo 'a;b'|sh|",
+    "$'\\x",
+    "$((",
+    "<(",
+    "{ ",
+    "sh -c '",
+]
+
+
+@pytest.mark.parametrize("piece", TEXTS)
+def test_repeated_text(piece: str) -> None:
+    text = (piece * 10_000)[:10_000]
+    started = time.process_time()
+    assert POLICY.evaluate(text, context=CONTEXT).action > PolicyAction.ALLOW
+    assert time.process_time() - started < 2
+
+
+LISTS = [
+    ["cat"] + ["a" * 1000] * 900,
+    ["env"] * 20_000,
+    ["git"] + ["-c " + "x" * 100_000] * 5,
+    ["rm", "-rf", "../" * 40_000],
+    ["sed", "-n", "1p"] + ["a b"] * 60_000,
+    ["docker", "run"] + ["-v /"] * 30_000,
+    ["bash", "-c", *["a;" * 4900] * 20],
+]
+
+
+@pytest.mark.parametrize("argv", LISTS, ids=lambda argv: argv[0])
+def test_long_lists(argv: list[str]) -> None:
+    started = time.process_time()
+    POLICY.evaluate(argv, context=CONTEXT)
+    assert time.process_time() - started < 3
+
+
+def test_more_commands_than_are_read_are_denied() -> None:
+    assert POLICY.evaluate(";".join(["true"] * 300)).action is PolicyAction.SANDBOX
+    evaluation = POLICY.evaluate(";".join(["true"] * 500))
+    assert evaluation.action is PolicyAction.DENY
+    assert evaluation.matches[0].rule_id == "floor.limits.nesting"
+
+
+def test_text_within_text_beyond_the_limit_is_denied() -> None:
+    command = ["sh", "-c", "ls -la"]
+    for _ in range(8):
+        command = ["sh", "-c", " ".join("'" + word.replace("'", "'\"'\"'") + "'" for word in command)]
+    assert POLICY.evaluate(command).action is PolicyAction.DENY
