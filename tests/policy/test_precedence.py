@@ -236,3 +236,10 @@ def test_the_evaluation_reads_well() -> None:
     )
     rule = PolicyRule(id="x", prefix=("a",), action=DENY, reason="never here")
     assert ExecPolicy.from_dict({"rules": [rule]}).evaluate("a").reason == "denied: never here (user rule x)"
+
+
+def test_the_reason_of_opaque_text_says_what_could_not_be_read() -> None:
+    assert ExecPolicy.default().evaluate("ls | wc").reason == (
+        "runs in a sandbox: it has the operator '|', so it can only run boxed through bash"
+    )
+    assert ExecPolicy.default().evaluate("ls | curl x").reason.startswith("needs approval: it talks to another host")

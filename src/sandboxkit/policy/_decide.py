@@ -132,9 +132,10 @@ def _opaque(rules: RuleSet, command: Command, context: EvaluationContext) -> Pol
     for fragment, verdict in seen:
         matches += verdict.matches(action, None, fragment.span)
     verdicts = [whole, *(verdict for _, verdict in seen)]
+    boxed = f"{command.opaque}, so it can only run boxed through bash"
     return PolicyEvaluation(
         action=action,
-        reason=_sentence(action, matches, f"{command.opaque}, so it can only run boxed through bash"),
+        reason=_sentence(action, matches if action > PolicyAction.SANDBOX else (), boxed),
         command=command,
         matches=tuple(matches),
         max_timeout=_max_timeout(verdicts),

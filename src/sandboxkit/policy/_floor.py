@@ -201,6 +201,14 @@ class Floor:
             digest=digest_of(_sorted(table.model_dump(mode="json"))),
         )
 
+    def is_carrier(self, word: str) -> bool:
+        """
+        Whether the program *word* names may execute a command in its arguments; a
+        version at the end of its name does not matter.
+        """
+        name = program_name(word)[1]
+        return name in self.carriers or name.rstrip("0123456789.") in self.carriers
+
     def denials(self, argv: tuple[str, ...], context: EvaluationContext, *, moved: bool = False) -> Iterator[FloorRow]:
         """
         The rows that deny *argv* for its own words, not for commands within them.

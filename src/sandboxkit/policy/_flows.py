@@ -38,10 +38,11 @@ class Flows:
 
     def _note_download(self, index: int, fragment: Fragment) -> None:
         for word in (*fragment.words[1:], *fragment.writes):
-            if "://" not in word:
-                # The file may be attached to its option, as in -o/tmp/x.
-                for name in (word, word.lstrip("-sSoO")):
-                    self._downloads.setdefault(name, index)
+            # The file may be attached to its option, as in -o/tmp/x, or be named by
+            # the last part of the address.
+            names = (posixpath.basename(word),) if "://" in word else (word, word.lstrip("-sSoO"))
+            for name in names:
+                self._downloads.setdefault(_here(name), index)
 
     def groups(self, index: int) -> tuple[str, ...]:
         """
@@ -72,9 +73,8 @@ class Flows:
         fragment = self._found[index]
         if not fragment.words:
             return
-        download = self._downloads.get(fragment.words[0])
-        if download is not None and download < index and "/" in fragment.words[0]:
-            yield download
+        if "/" in fragment.words[0]:
+            yield from self._download(fragment.words[0], index)
         executor = self._executor(fragment.words)
         if executor is None:
             return
@@ -85,9 +85,15 @@ class Flows:
             for child in self._children.get(index, ()):
                 yield child
                 yield from self._upstream(child)
-        download = self._downloads.get(script or "")
-        if download is not None and download < index:
-            yield download
+        yield from self._download(script or "", index)
+
+    def _download(self, name: str, index: int) -> Iterator[int]:
+        """
+        The fragment before *index* that downloads the file *name*.
+        """
+        source = self._downloads.get(_here(name))
+        if name and source is not None and source < index:
+            yield source
 
     def _upstream(self, index: int) -> Iterator[int]:
         for _ in range(_MAX_PIPE):
@@ -131,6 +137,10 @@ class Flows:
                 continue
             return word
         return None
+
+
+def _here(name: str) -> str:
+    return name.removeprefix("./")
 
 
 def _names(word: str) -> frozenset[str]:

@@ -52,7 +52,7 @@ def findings_in_argv(floor: Floor, subject: Subject) -> tuple[Finding, ...]:
     What the floor denies in the command itself and in those it carries.
     """
     word = subject.argv[0]
-    if _name(word) in floor.carriers or _CARRIES_TEXT.search(word) or _GLOB.search(word):
+    if floor.is_carrier(word) or _CARRIES_TEXT.search(word) or _GLOB.search(word):
         return _unique(_Scan(floor, subject.context).words(subject.argv))
     return tuple(Finding(row) for row in floor.denials(subject.argv, subject.context))
 
@@ -98,7 +98,7 @@ class _Scan:
         """
         for name in self._names(argv[0]):
             yield from self._denials((name, *argv[1:]))
-        if _name(argv[0]) in self.floor.carriers:
+        if self.floor.is_carrier(argv[0]):
             yield from self._carried(argv)
         if _CARRIES_TEXT.search(argv[0]):
             yield from self._deeper().text(argv[0])
