@@ -219,6 +219,7 @@ async def test_the_records_are_out_of_a_boxs_reach(tmp_path: Path) -> None:
         "mv audit.jsonl other",
         "chmod 666 audit.jsonl",
         "cp /dev/null audit.jsonl",
+        "ln audit.jsonl linked && echo bad >> linked",
     ]
     for attack in attacks:
         result = (await router.route(f"{attack}; touch seen", cwd=tmp_path)).result
@@ -228,6 +229,16 @@ async def test_the_records_are_out_of_a_boxs_reach(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["audit.jsonl", "seen"]
     explained = await router.explain("make", cwd=tmp_path)
     assert explained.spec.filesystem.read == (str(log.resolve()),)
+
+
+async def test_the_directory_of_the_records_stays_in_place(tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "deep" / "audit.jsonl"
+    log.parent.mkdir(parents=True)
+    router = AutoSandboxRouter(audit=JsonlAudit(log))
+    for attack in ("mv logs other", "mv logs/deep logs/other", "rm -rf logs"):
+        assert not (await router.route(["bash", "-c", attack], cwd=tmp_path)).result.ok
+    assert (await router.route("touch logs/deep/beside", cwd=tmp_path)).result.ok
+    assert verify(log) == 8
 
 
 async def test_without_the_router_the_same_acts_succeed(tmp_path: Path) -> None:

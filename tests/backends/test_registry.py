@@ -386,7 +386,7 @@ def test_a_detection_timeout_bounds(timeout: float) -> None:
 
 @pytest.fixture
 def own_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(default_room, "_registry", SandboxRegistry())
+    monkeypatch.setitem(default_room._shared, "registry", SandboxRegistry())
 
 
 @pytest.mark.usefixtures("own_default")

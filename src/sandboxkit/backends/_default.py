@@ -4,11 +4,11 @@ The registry of the process, for programs that need no other.
 
 from __future__ import annotations
 
-import threading
+import os
 from typing import TYPE_CHECKING
 
 from sandboxkit.backends._registry import SandboxRegistry
-from sandboxkit.backends._shell import bash_argv
+from sandboxkit.backends._shell import bash_argv, command_environment
 from sandboxkit.errors import CommandError
 from sandboxkit.model import SandboxSpec
 
@@ -27,19 +27,16 @@ __all__ = [
     "sandbox_execute",
 ]
 
-_lock = threading.Lock()
-_registry: SandboxRegistry | None = None
+_KEY = "registry"
+_shared: dict[str, SandboxRegistry] = {}
+"""Filled by `setdefault`, which is atomic: a lock could be held when another thread forks."""
 
 
 def default_registry() -> SandboxRegistry:
     """
     The process's own registry: the built-in backends, and what was registered since.
     """
-    global _registry
-    with _lock:
-        if _registry is None:
-            _registry = SandboxRegistry.default()
-        return _registry
+    return _shared.get(_KEY) or _shared.setdefault(_KEY, SandboxRegistry.default())
 
 
 def register_sandbox_backend(backend: SandboxBackend, priority: int = 0) -> None:
@@ -92,5 +89,6 @@ async def sandbox_execute(
     if not command:
         raise CommandError("it is empty; name a program")
     box_spec = spec if spec is not None else SandboxSpec.workspace_write()
+    environment = command_environment(box_spec, os.environ, for_bash=isinstance(command, str))
     async with default_registry().open(box_spec) as box:
-        return await box.run(argv, stdin=stdin, cwd=cwd, timeout=timeout)
+        return await box.run(argv, stdin=stdin, cwd=cwd, timeout=timeout, environment=environment)

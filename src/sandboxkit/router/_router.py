@@ -9,7 +9,6 @@ import functools
 import math
 import os
 import sys
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, final
 
@@ -519,19 +518,16 @@ def _account(uid: int) -> tuple[str | None, str | None]:
     return entry.pw_name, entry.pw_dir
 
 
-_lock = threading.Lock()
-_default: AutoSandboxRouter | None = None
+_KEY = "router"
+_shared: dict[str, AutoSandboxRouter] = {}
+"""Filled by `setdefault`, which is atomic: a lock could be held when another thread forks."""
 
 
 def default_router() -> AutoSandboxRouter:
     """
     The process's own router: its policy, its backends, the last 1000 records in memory.
     """
-    global _default
-    with _lock:
-        if _default is None:
-            _default = AutoSandboxRouter()
-        return _default
+    return _shared.get(_KEY) or _shared.setdefault(_KEY, AutoSandboxRouter())
 
 
 async def run(
