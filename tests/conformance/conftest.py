@@ -5,9 +5,11 @@ outside as a control and in a box.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,14 +18,13 @@ import anyio
 import pytest
 
 from sandboxkit.backends.bubblewrap import BubblewrapBackend
-from sandboxkit.model import SandboxSpec
 from sandboxkit.process import interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sandboxkit.backends._contract import Sandbox
-    from sandboxkit.model import ExecResult
+    from sandboxkit.model import ExecResult, SandboxSpec
 
 IS_ROOT = os.geteuid() == 0
 PYTHON = (interpreter(), "-I", "-S", "-c")
@@ -34,14 +35,14 @@ arguments = json.loads(sys.argv[1])
 answers = {}
 libc = ctypes.CDLL(None, use_errno=True)
 
-def name(error):
+def code_of(error):
     return errno.errorcode.get(error.errno, str(error.errno))
 
 def attempt(what, action, *values, **named):
     try:
         action(*values, **named)
     except OSError as error:
-        answers[what] = name(error)
+        answers[what] = code_of(error)
     else:
         answers[what] = "done"
 
@@ -61,6 +62,23 @@ def kernel(function, *values):
 
 """
 _EPILOGUE = "\nprint(json.dumps(answers))\n"
+
+BOXED = """
+import sys
+import anyio
+from sandboxkit.backends.bubblewrap import BubblewrapBackend
+from sandboxkit.model import SandboxSpec
+from sandboxkit.process import shutdown
+
+async def main():
+    async with BubblewrapBackend().open(SandboxSpec.workspace_write(sys.argv[1])) as box:
+        result = await box.run(sys.argv[2:])
+    shutdown()
+    print(result.text(), result.text("stderr"))
+
+anyio.run(main)
+"""
+"""A program of its own that runs one command in a box: workspace, then the command's words."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +129,25 @@ class Boxes:
     async def act(self, spec: SandboxSpec, act: Act, **arguments: Any) -> dict[str, Any]:
         async with self.backend.open(spec) as box:
             return await act.inside(box, **arguments)
+
+
+def running(marker: str) -> list[int]:
+    """
+    The processes of this machine that have *marker* among their words.
+    """
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and marker.encode() in (entry / "cmdline").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+    return found
+
+
+def gone(marker: str) -> bool:
+    deadline = time.monotonic() + 2
+    while running(marker) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not running(marker)
 
 
 @pytest.fixture(scope="module")

@@ -12,13 +12,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
+import pydantic
 import pytest
+from tests.conformance.conftest import IS_ROOT, Act, git
 
 import sandboxkit
 from sandboxkit.errors import SpecError
 from sandboxkit.model import FilesystemPolicy, SandboxSpec
 from sandboxkit.process import interpreter
-from tests.conformance.conftest import IS_ROOT, Act, git
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,8 +35,8 @@ needs_root = pytest.mark.skipif(not IS_ROOT, reason="not applicable: only root c
 def spec_of(
     *, write: tuple[Path, ...] = (), read: tuple[Path, ...] = (), deny: tuple[Path, ...] = (), tmp_bytes: int = 1 << 24
 ) -> SandboxSpec:
-    paths = {name: tuple(map(str, value)) for name, value in (("write", write), ("read", read), ("deny", deny))}
-    return SandboxSpec(filesystem=FilesystemPolicy(**paths, tmp_bytes=tmp_bytes))
+    writable, readable, denied = (tuple(map(str, paths)) for paths in (write, read, deny))
+    return SandboxSpec(filesystem=FilesystemPolicy(write=writable, read=readable, deny=denied, tmp_bytes=tmp_bytes))
 
 
 # --- outside the roots -----------------------------------------------------------------
@@ -154,7 +156,9 @@ async def test_a_denied_an_unlisted_and_a_missing_path_answer_differently(
     inside = await boxes.act(spec_of(write=(ws,)), READ, paths=[denied, unlisted, missing])
     assert list(inside.values()) == ["EACCES", "ENOENT", "ENOENT"]
     assert list(READ.outside(paths=[denied, unlisted]).values()) == ["done", "done"]
-    home_is_usable = 'test "$(ls -A ~ | grep -c notes)" = 0 && mkdir -p ~/.cache/x && echo x > ~/.cache/x/y && cat ~/.cache/x/y'
+    home_is_usable = (
+        'test "$(ls -A ~ | grep -c notes)" = 0 && mkdir -p ~/.cache/x && echo x > ~/.cache/x/y && cat ~/.cache/x/y'
+    )
     result = await boxes.run(spec_of(write=(ws,)), ["sh", "-c", home_is_usable])
     assert result.check().text() == "x\n"
     assert not (home / ".cache").exists()
@@ -192,7 +196,9 @@ async def test_a_denied_directory_in_a_writable_one_stays_denied(
     (home / "link").unlink()
     (home / "over").rmdir()
     control = GET_AT_DENIED.outside(denied=str(denied))
-    assert {control[what] for what in ("list", "chmod", "enter", "create in it", "rename", "rename its parent")} == {"done"}
+    assert {control[what] for what in ("list", "chmod", "enter", "create in it", "rename", "rename its parent")} == {
+        "done"
+    }
 
 
 async def test_the_deepest_named_path_decides(boxes: Boxes, ws: Path) -> None:
@@ -225,7 +231,9 @@ async def test_passwords_of_the_system_are_not_read(boxes: Boxes, ws: Path) -> N
 # --- links -----------------------------------------------------------------------------
 
 
-async def test_symbolic_links_lead_nowhere(boxes: Boxes, ws: Path, home: Path, outside: Path, secrets: list[str]) -> None:
+async def test_symbolic_links_lead_nowhere(
+    boxes: Boxes, ws: Path, home: Path, outside: Path, secrets: list[str]
+) -> None:
     (outside / "file").write_text("content")
     for name, target in {
         "file": outside / "file",
@@ -267,7 +275,9 @@ async def test_a_link_left_by_one_run_is_not_followed_by_the_next(
 
 async def test_a_root_that_is_replaced_by_a_link_is_refused(boxes: Boxes, ws: Path, outside: Path) -> None:
     spec = spec_of(write=(ws,))
-    replace = Act("attempt('rename', os.rename, arguments['ws'], arguments['ws'] + '.aside'); attempt('remove', os.rmdir, arguments['ws'])")
+    replace = Act(
+        "attempt('rename', os.rename, arguments['ws'], arguments['ws'] + '.aside'); attempt('remove', os.rmdir, arguments['ws'])"
+    )
     inside = await boxes.act(spec, replace, ws=str(ws))
     assert set(inside.values()) <= {"EBUSY", "EROFS"}
     ws.rmdir()
@@ -317,13 +327,22 @@ attempt("link hooks", os.link, ".git/hooks/kept", ".git/objects/kept")
 
 
 async def test_protected_names_are_neither_written_nor_moved_aside(boxes: Boxes, repository: Path) -> None:
-    for name in (".envrc", ".vscode/tasks.json", ".github/workflows/ci.yml", ".husky/pre-commit", "AGENTS.md", ".git/hooks/kept"):
+    for name in (
+        ".envrc",
+        ".vscode/tasks.json",
+        ".github/workflows/ci.yml",
+        ".husky/pre-commit",
+        "AGENTS.md",
+        ".git/hooks/kept",
+    ):
         (repository / name).parent.mkdir(parents=True, exist_ok=True)
         (repository / name).write_text("kept")
     (repository / ".git/hooks/pre-commit").write_text("kept")
     before = (repository / ".git/config").read_text()
     inside = await boxes.act(SandboxSpec.workspace_write(repository), PROTECTED, ws=str(repository))
-    assert {what: answer for what, answer in inside.items() if answer not in ("EROFS", "EBUSY")} == {"link hooks": "EXDEV"}
+    assert {what: answer for what, answer in inside.items() if answer not in ("EROFS", "EBUSY")} == {
+        "link hooks": "EXDEV"
+    }
     assert {answer for what, answer in inside.items() if what.startswith("write")} == {"EROFS"}
     assert {answer for what, answer in inside.items() if what.startswith("move")} == {"EBUSY"}
     assert (repository / ".git/config").read_text() == before
@@ -343,7 +362,9 @@ async def test_what_lies_beside_protected_names_stays_writable(boxes: Boxes, rep
 async def test_a_worktree_does_not_open_its_repository(boxes: Boxes, repository: Path, tmp_path: Path) -> None:
     tree = tmp_path.resolve() / "tree"
     git(repository, "worktree", "add", "-q", str(tree), "-b", "tree")
-    result = await boxes.run(SandboxSpec.workspace_write(tree), ["sh", "-c", "echo gitdir: /tmp/evil > .git; mv .git aside; cat .git"])
+    result = await boxes.run(
+        SandboxSpec.workspace_write(tree), ["sh", "-c", "echo gitdir: /tmp/evil > .git; mv .git aside; cat .git"]
+    )
     assert result.text() == f"gitdir: {repository}/.git/worktrees/tree\n"
     assert "Read-only file system" in result.text("stderr")
     assert "busy" in result.text("stderr")
@@ -364,10 +385,19 @@ async def test_a_repository_whose_configuration_runs_programs(
 ) -> None:
     marker = outside / "ran"
     evil = repository / "evil.sh"
-    evil.write_text(f"#!/bin/sh\ncat {home}/.ssh/id_ed25519 >> {repository}/stolen\necho >> {repository}/ran\necho >> {marker}\nexec cat\n")
+    evil.write_text(
+        f"#!/bin/sh\ncat {home}/.ssh/id_ed25519 >> {repository}/stolen\necho >> {repository}/ran\necho >> {marker}\nexec cat\n"
+    )
     evil.chmod(0o755)
     (repository / ".gitattributes").write_text("* filter=evil diff=evil\n")
-    for key in ("filter.evil.clean", "filter.evil.smudge", "diff.evil.textconv", "core.fsmonitor", "core.pager", "core.sshCommand"):
+    for key in (
+        "filter.evil.clean",
+        "filter.evil.smudge",
+        "diff.evil.textconv",
+        "core.fsmonitor",
+        "core.pager",
+        "core.sshCommand",
+    ):
         git(repository, "config", key, str(evil))
     (repository / ".git/hooks/post-checkout").symlink_to(evil)
     (repository / "README.md").write_text("changed\n")
@@ -375,7 +405,9 @@ async def test_a_repository_whose_configuration_runs_programs(
     result = await boxes.run(SandboxSpec.workspace_write(repository), words, timeout=30)
     assert (repository / "ran").exists(), ("it ran, in the box", result)
     assert (marker.exists(), (repository / "stolen").read_text()) == (False, "")
-    plant = "git config core.hooksPath /tmp; git config filter.x.clean id; git config alias.st '!id'; ls .git/config.lock"
+    plant = (
+        "git config core.hooksPath /tmp; git config filter.x.clean id; git config alias.st '!id'; ls .git/config.lock"
+    )
     refused = await boxes.run(SandboxSpec.workspace_write(repository), ["sh", "-c", plant])
     assert refused.text() == ""
     subprocess.run(words, cwd=repository, capture_output=True, timeout=30, check=False)
@@ -413,7 +445,22 @@ async def test_a_device_that_lies_in_the_workspace_is_not_opened(boxes: Boxes, w
 async def test_the_device_directory_is_small(boxes: Boxes, ws: Path) -> None:
     script = "ls /dev; for f in null zero full random urandom tty; do test -c /dev/$f || echo missing $f; done; echo x > /dev/null"
     result = await boxes.run(spec_of(write=(ws,)), ["sh", "-c", script])
-    names = {"core", "fd", "full", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout", "tty", "urandom", "zero"}
+    names = {
+        "core",
+        "fd",
+        "full",
+        "null",
+        "ptmx",
+        "pts",
+        "random",
+        "shm",
+        "stderr",
+        "stdin",
+        "stdout",
+        "tty",
+        "urandom",
+        "zero",
+    }
     assert set(result.check().text().split()) == names
     assert len(os.listdir("/dev")) > len(names)
 
@@ -507,14 +554,10 @@ def application(ws: Path) -> Path:
 
 
 async def test_what_the_library_runs_from_is_not_rewritten(application: Path) -> None:
-    from anyio import run_process
-
-    import pydantic
-
     packages = Path(pydantic.__file__).parents[1]
     environment = {**os.environ, "PYTHONPATH": f"{application}/library:{packages}"}
     driver = [str(application / "env/bin/python"), "-c", DRIVER, str(application), REWRITE]
-    done = await run_process(driver, env=environment, check=False)
+    done = await anyio.run_process(driver, env=environment, check=False)
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout.decode() == "done: sh -c echo >> other/pyvenv.cfg\ndone: mv other other2\n"
     assert "evil" not in (application / "library/sandboxkit/__init__.py").read_text()
@@ -524,8 +567,12 @@ async def test_what_the_library_runs_from_is_not_rewritten(application: Path) ->
 
 
 async def test_the_running_interpreter_is_no_writable_root(boxes: Boxes) -> None:
-    for path in {os.path.realpath(sys.prefix), os.path.realpath(sys.base_prefix), str(Path(sandboxkit.__file__).resolve().parent)}:
-        with pytest.raises(SpecError, match="runs from"):
+    for path in {
+        os.path.realpath(sys.prefix),
+        os.path.realpath(sys.base_prefix),
+        str(Path(sandboxkit.__file__).resolve().parent),
+    }:
+        with pytest.raises(SpecError, match=r"runs from|cannot be written"):
             await boxes.run(spec_of(write=(Path(path),)), ["true"])
 
 

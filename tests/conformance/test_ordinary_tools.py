@@ -10,16 +10,17 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.conformance.conftest import IS_ROOT
 
 import sandboxkit
-from sandboxkit.model import FilesystemPolicy, SandboxSpec
+from sandboxkit.model import EnvironmentPolicy, FilesystemPolicy, SandboxSpec
 from sandboxkit.process import interpreter
-from tests.conformance.conftest import IS_ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-ROWS: list[dict[str, Any]] = tomllib.loads((Path(__file__).parents[1] / "corpus/ordinary_tools.toml").read_text())["tool"]
+ROWS: list[dict[str, Any]] = tomllib.loads((Path(__file__).parents[1] / "corpus/ordinary_tools.toml").read_text())[
+    "tool"
+]
 LIBRARY = str(Path(sandboxkit.__file__).resolve().parents[1])
 READABLE = sorted({os.path.realpath(sys.prefix), sysconfig.get_path("purelib"), LIBRARY})
 """Where the tests' own environment lies, for the rows that use it."""
@@ -57,7 +60,7 @@ async def test_ordinary_tool(row: Mapping[str, Any], boxes: Boxes, repository: P
     argv = ["bash", "--noprofile", "--norc", "-c", row["script"]]
     spec = SandboxSpec(
         filesystem=FilesystemPolicy(write=(str(repository),), read=tuple(READABLE)),
-        environment={"set": {"PY": sys.executable, "OWN_PYTHON": interpreter(), "LIBRARY": LIBRARY}},
+        environment=EnvironmentPolicy(set={"PY": sys.executable, "OWN_PYTHON": interpreter(), "LIBRARY": LIBRARY}),
     )
     result = await boxes.run(spec, argv, timeout=50)
     said = result.text() + result.text("stderr")
@@ -96,10 +99,12 @@ def directory_with(path: Path, name: str, script: str) -> Path:
 
 async def test_tools_below_a_private_home(boxes: Boxes, ws: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     version = home / ".nvm/versions/node/v20.0.0"
-    nvm = directory_with(version / "bin", "node-of-nvm", "#!/bin/sh\ncat \"$(dirname \"$0\")/../lib/data\"\n")
+    nvm = directory_with(version / "bin", "node-of-nvm", '#!/bin/sh\ncat "$(dirname "$0")/../lib/data"\n')
     (version / "lib").mkdir()
     (version / "lib/data").write_text("from nvm\n")
-    pyenv = directory_with(home / ".pyenv/shims", "python-of-pyenv", f"#!/bin/sh\nexec {home}/.pyenv/versions/3/bin/python-of-pyenv\n")
+    pyenv = directory_with(
+        home / ".pyenv/shims", "python-of-pyenv", f"#!/bin/sh\nexec {home}/.pyenv/versions/3/bin/python-of-pyenv\n"
+    )
     directory_with(home / ".pyenv/versions/3/bin", "python-of-pyenv", "#!/bin/sh\necho from pyenv\n")
     own = directory_with(home / "own/bin", "own-tool", "#!/bin/sh\necho from own\n")
     (home / "own/private").write_text("secret")
@@ -133,9 +138,7 @@ async def test_an_environment_in_the_workspace(boxes: Boxes, ws: Path) -> None:
     assert (await boxes.run(SandboxSpec.workspace_write(ws), ["sh", "-c", script])).check().text() == "grown\n"
 
 
-async def test_a_workspace_in_the_real_home(boxes: Boxes, repository: Path, tmp_path: Path) -> None:
-    import tempfile
-
+async def test_a_workspace_in_the_real_home(boxes: Boxes, repository: Path) -> None:
     with tempfile.TemporaryDirectory(dir=Path.home(), prefix=".sandboxkit-test-") as directory:
         root = Path(directory).resolve()
         shutil.copytree(repository, root / "ws")
