@@ -145,14 +145,17 @@ def _stage() -> Iterator[_Stage]:
     try:
         os.mkdir(f"{root}/work", 0o700)
         os.mkdir(f"{root}/outside", 0o700)
-        os.mkfifo(f"{root}/work/pipe", 0o600)
+        for name in ("pipe", "gate"):
+            os.mkfifo(f"{root}/work/{name}", 0o600)
         pipe = os.open(f"{root}/work/pipe", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        gate = os.open(f"{root}/work/gate", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             canary = os.urandom(16).hex()
             Path(root, "outside", "canary").write_text(canary + "\n")
             yield _Stage(root, canary, pipe)
         finally:
             os.close(pipe)
+            os.close(gate)
     finally:
         shutil.rmtree(root, ignore_errors=True)
 

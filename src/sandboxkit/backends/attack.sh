@@ -62,14 +62,15 @@ tr '\0' '\n' 2>/dev/null <"/proc/$$/environ"
 tr '\0' '\n' 2>/dev/null </proc/1/environ
 echo environ=end
 
-# process.kill_tree: what holds the pipe open after the end is still alive
+# process.kill_tree: what holds the pipe open after the end is still alive. It waits for
+# the host to close the gate, so it is gone with the attack even where nothing ends it.
 if [ -p pipe ]; then
     exec 3>pipe
     echo started >&3
     if command -v setsid >/dev/null 2>&1; then
-        setsid sleep 5 </dev/null >/dev/null 2>&1 &
+        setsid sh -c 'read -r line' <gate >/dev/null 2>&1 &
     else
-        sleep 5 </dev/null >/dev/null 2>&1 &
+        sh -c 'read -r line' <gate >/dev/null 2>&1 &
     fi
 fi
 echo done=yes
