@@ -28,13 +28,15 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def _no_leftovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    home = tmp_path / "home"
+    home, temp = tmp_path / "home", tmp_path / "temp"
     home.mkdir()
+    temp.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temp))
     (home / ".netrc").write_text("secret")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("AAA_PASSWORD", "hunter2")
     yield
-    assert list(Path(tempfile.gettempdir()).glob("sandboxkit-verify-*")) == []
+    assert list(temp.iterdir()) == []
 
 
 def grades(found: Verification) -> dict[Control, Grade]:
