@@ -79,8 +79,8 @@ class Survey:
         launcher: What this library executes or imports: never writable.
         denied: Existing credentials.
         protected: Existing names of the protection sets, in writable directories.
-        unprotected: Names of them that cannot be held in place, with the text of the
-            symbolic link that stands there, or None where nothing does.
+        unprotected: Names of them, and denied paths, that cannot be held in place, with
+            the text of the symbolic link that stands there, or None where nothing does.
         owners: (uid, gid) of each path the spec lets the box see.
         working_directory: The application's.
     """
@@ -129,7 +129,7 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = ()) -> Survey:
         identity=who,
         home=home,
         box_home=_box_home(home, system),
-        kinds=_kinds([*owners, *system, *tools, *runtime, *denied, *protected, *launcher]),
+        kinds=_kinds([*owners, *layouts().private, *system, *tools, *runtime, *denied, *protected, *launcher]),
         system=system,
         links=links,
         tools=tools,
@@ -233,7 +233,14 @@ def _protection(spec: SandboxSpec) -> tuple[tuple[str, ...], tuple[tuple[str, st
         pointer = f"{root.rstrip('/')}/.git"
         if stat.S_ISREG(_mode(pointer) or 0):
             found[pointer] = None  # a worktree or submodule: the file says where the repository is
+    loose.update(
+        {path: None for path in spec.filesystem.deny if _mode(path) is None and _is_below_writable(path, tree)}
+    )
     return tuple(found), tuple(loose.items())
+
+
+def _is_below_writable(path: str, tree: Mapping[str, Access]) -> bool:
+    return path != "/" and access_of(os.path.dirname(path), tree) is Access.WRITE
 
 
 def _first_link(root: str, name: str) -> str | None:

@@ -111,6 +111,8 @@ class FilesystemPolicy(_Model):
 
     The deepest named path decides, whatever the order: a denied directory inside a
     writable one stays denied, and a readable file inside that is readable again.
+    /run, /tmp and /var/tmp are the box's own and start empty, unless one of them is
+    itself named; what is named inside them is there.
     Naming a path twice gives the stricter of both, except that `write` includes `read`.
     """
 

@@ -172,6 +172,13 @@ async def test_a_protected_name_that_appears_is_reported_and_graded(workspace: P
     ]
 
 
+async def test_a_denied_path_that_appears_is_reported(workspace: Path) -> None:
+    spec = SandboxSpec(filesystem=FilesystemPolicy(write=(str(workspace),), deny=(f"{workspace}/later",)))
+    async with BubblewrapBackend().open(spec) as box:
+        result = await box.run(["touch", f"{workspace}/later"])
+    assert [violation.target for violation in result.violations] == [f"{workspace}/later"]
+
+
 async def test_cancelling_ends_the_box_within_a_second() -> None:
     async with BubblewrapBackend().open(SandboxSpec.isolated()) as box:
         with anyio.move_on_after(0.3) as scope:

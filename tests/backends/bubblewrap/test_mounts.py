@@ -4,6 +4,7 @@ The order in which a box is built, as whole values: no machine is looked at.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,7 +35,7 @@ def survey(
     protected: tuple[str, ...] = (),
 ) -> Survey:
     named = (*spec.filesystem.write, *spec.filesystem.read, *spec.filesystem.deny)
-    listed = ("/etc", "/usr", *named, *tools, *launcher, *runtime, *denied, *protected)
+    listed = ("/etc", "/usr", "/run", "/tmp", "/var/tmp", *named, *tools, *launcher, *runtime, *denied, *protected)
     return Survey(
         identity=identity,
         home="/home/u",
@@ -175,3 +176,26 @@ def test_the_order_in_which_a_spec_is_written_means_nothing() -> None:
 def test_a_writable_root_directory_is_not_made_read_only_again() -> None:
     spec = write("/")
     assert "remount-ro /" not in steps(spec, survey(spec))
+
+
+def test_what_the_spec_names_stands_above_the_defaults() -> None:
+    spec = write("/")
+    tree = box_tree(spec, survey(spec, denied=("/home/u/.ssh",)))
+    assert tree.at("/usr/bin") is Node.WRITE
+    assert tree.at("/run/docker.sock") is Node.PRIVATE
+    assert tree.at("/home/u/.ssh/id") is Node.HIDDEN
+
+
+def test_a_hidden_root_directory_leaves_what_is_named_below() -> None:
+    spec = SandboxSpec(filesystem=FilesystemPolicy(deny=("/",), read=("/usr",)))
+    found = steps(spec, survey(spec))
+    assert "ro-bind /usr" in found
+    assert not [step for step in found if step.split()[1] in ("/etc", "/home/u") or step == "tmpfs / 0000"]
+
+
+def test_no_mount_point_is_made_on_the_host() -> None:
+    spec = write("/")
+    host = survey(spec)
+    assert "/run" in {mount.target for mount in mounts(box_tree(spec, host), spec, host, data={})}
+    bare = replace(host, kinds={path: kind for path, kind in host.kinds.items() if path != "/var/tmp"})
+    assert "/var/tmp" not in {mount.target for mount in mounts(box_tree(spec, bare), spec, bare, data={})}

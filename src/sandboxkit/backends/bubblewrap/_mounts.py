@@ -68,19 +68,23 @@ def box_tree(spec: SandboxSpec, survey: Survey) -> Tree:
     """
     What a box under *spec* shows of the surveyed host.
 
-    The strength of the layers, weakest first: the system and the tools, the private
-    directories, what the spec names, the credentials (unless the spec names exactly
-    that path), the protection sets, and what this library runs from.
+    The strength of the layers, weakest first: the system, the tools and the empty home;
+    what the spec names; the private directories and the credentials, unless the spec
+    names exactly that path; the protection sets; and what this library runs from. The
+    private directories are where a host's sockets lie: whoever names `/` would not
+    expect a box to reach the container engine through one.
 
     Raises:
         SpecError: The spec makes something writable that this library runs from.
     """
     named = spec.filesystem.tree()
     nodes: dict[str, Node] = dict.fromkeys((*survey.system, *survey.tools), Node.READ)
-    for path in (*layouts().private, survey.box_home):
-        if access_of(path, named) is Access.UNLISTED:
-            nodes[path] = Node.PRIVATE
+    nodes[survey.box_home] = Node.PRIVATE
+    nodes = {path: node for path, node in nodes.items() if access_of(path, named) is Access.UNLISTED}
     nodes.update({path: _NODES[access] for path, access in named.items() if path in survey.kinds})
+    for path in layouts().private:
+        if path not in named and (path in survey.kinds or Tree(nodes, frozenset()).at(path) is None):
+            nodes[path] = Node.PRIVATE  # a mount point missing in a directory of the host would be made there
     nodes.update({path: Node.HIDDEN for path in survey.denied if path not in named})
     _hold(nodes, survey.protected)
     if not spec.filesystem.allow_host_interpreter_writes:
@@ -132,12 +136,14 @@ def _refuse_inside(launcher: Iterable[str], roots: Iterable[str]) -> None:
 def _needed(nodes: Mapping[str, Node]) -> dict[str, Node]:
     """
     *nodes* without those that change nothing: a readable path in a readable tree, and
-    a hidden one where nothing was shown.
+    a hidden root directory, which is empty anyway.
     """
     kept: dict[str, Node] = {}
     for path in sorted(nodes, key=_depth):
         above = Tree(kept, frozenset()).at(posixpath.dirname(path)) if path != "/" else None
         if nodes[path] is Node.READ and above is Node.READ:
+            continue
+        if nodes[path] is Node.HIDDEN and path == "/":
             continue
         kept[path] = nodes[path]
     return kept

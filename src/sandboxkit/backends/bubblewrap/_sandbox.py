@@ -207,7 +207,9 @@ def _termination(outcome: Outcome, cpu: float | None) -> Termination:
 def _violations(survey: Survey | None) -> tuple[Violation, ...]:
     return tuple(
         Violation(
-            "protected-path-created", path, "it did not exist before the run, and other programs execute or obey it"
+            "protected-path-created",
+            path,
+            "it was made or changed by the run, and is denied to it, or executed or obeyed by other programs",
         )
         for path, link in (survey.unprotected if survey else ())
         if _is_changed(path, link)
