@@ -137,7 +137,7 @@ class RawBwrap(SandboxBackend):
         return _opened(self.box(self, spec))
 
     def line(self, spec: SandboxSpec, environment: Mapping[str, str], filter_fd: int) -> list[str]:
-        temp, home, hole = os.path.realpath(tempfile.gettempdir()), os.environ.get("HOME", "/root"), self.holes
+        temp, home, hole = os.path.realpath(tempfile.gettempdir()), os.environ["HOME"], self.holes
         if "bare" in hole:
             return []
         line = [
