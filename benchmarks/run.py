@@ -162,7 +162,9 @@ def show(found: dict[str, Any], rounds: int) -> None:
     """
     The tables.
     """
-    print(f"{TRUE}, {rounds} rounds, {os.cpu_count()} processors, {'root' if os.geteuid() == 0 else 'an ordinary user'}\n")
+    print(
+        f"{TRUE}, {rounds} rounds, {os.cpu_count()} processors, {'root' if os.geteuid() == 0 else 'an ordinary user'}\n"
+    )
     for part in ("run", "import"):
         print(f"{'':24}{'p50 ms':>10}{'p95 ms':>10}{'ratio':>8}")
         for row in found[part]:
@@ -174,7 +176,9 @@ def show(found: dict[str, Any], rounds: int) -> None:
         print(f"  {name:22}{share:10.2f} ms{share / total:8.0%}")
     print(f"\nthe first run of a process, with import, detection and attack: {found['first_run_ms']:.0f} ms\n")
     for bar in found["bars"]:
-        print(f"{bar.name}: {bar.value_ms:.2f} ms of at most {bar.limit_ms:.2f} ms: {'kept' if bar.is_kept else 'NOT KEPT'}")
+        print(
+            f"{bar.name}: {bar.value_ms:.2f} ms of at most {bar.limit_ms:.2f} ms: {'kept' if bar.is_kept else 'NOT KEPT'}"
+        )
 
 
 def main() -> int:

@@ -39,7 +39,9 @@ class CommandTool:
             return f"not run, and not because of the command: {failure}"
         result = routed.result
         lines = [f"{result.outcome}, in {routed.backend} ({routed.evaluation.reason})"]
-        lines += [f"{name}:\n{result.text(name)[:LONGEST_ANSWER]}" for name in ("stdout", "stderr") if result.text(name)]
+        lines += [
+            f"{name}:\n{result.text(name)[:LONGEST_ANSWER]}" for name in ("stdout", "stderr") if result.text(name)
+        ]
         return "\n".join(lines)
 
     async def _approve(self, request: sk.ApprovalRequest) -> sk.ApprovalReply:

@@ -239,7 +239,9 @@ class Sandbox:
             ShutDownError: The interpreter is ending, or this process was forked after
                 the box was opened.
         """
-        return self._loop.call(lambda: self._box.run(argv, stdin=stdin, cwd=cwd, timeout=timeout, environment=environment))
+        return self._loop.call(
+            lambda: self._box.run(argv, stdin=stdin, cwd=cwd, timeout=timeout, environment=environment)
+        )
 
 
 @contextmanager
@@ -274,9 +276,9 @@ def route(
     Raises:
         ShutDownError: The interpreter is ending.
     """
-    from sandboxkit.router import AutoSandboxRouter
+    from sandboxkit.router import default_router
 
-    chosen = router or AutoSandboxRouter()
+    chosen = router if router is not None else default_router()
     return _shared.loop().call(lambda: chosen.route(command, spec=spec, stdin=stdin, cwd=cwd, timeout=timeout))
 
 

@@ -53,7 +53,9 @@ def test_presets_follow_links_and_list_what_they_cannot(tmp_path: Path) -> None:
     )
 
 
-def test_a_working_directory_that_is_gone_is_a_problem_of_the_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_working_directory_that_is_gone_is_a_problem_of_the_spec(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
@@ -65,7 +67,9 @@ def test_a_working_directory_that_is_gone_is_a_problem_of_the_spec(tmp_path: Pat
 def test_a_spec_has_one_json_form_in_every_process() -> None:
     code = "from sandboxkit import SandboxSpec; print(SandboxSpec(allow_degraded=['env', 'fs.read', 'limits.cpu']).model_dump_json())"
     forms = {
-        subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True).stdout
+        subprocess.run(
+            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
         for seed in ("1", "2", "3")
     }
     assert len(forms) == 1

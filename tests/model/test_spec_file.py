@@ -112,7 +112,9 @@ def test_a_file_says_what_the_fields_say(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "out").symlink_to("there")
     spec = SandboxSpec.from_file(_file(tmp_path, GOOD))
     assert spec == SandboxSpec(
-        filesystem=FilesystemPolicy(read=(str(tmp_path), str(tmp_path / "home/.gitconfig")), write=(str(tmp_path / "there"),)),
+        filesystem=FilesystemPolicy(
+            read=(str(tmp_path), str(tmp_path / "home/.gitconfig")), write=(str(tmp_path / "there"),)
+        ),
         network=NetworkPolicy(mode="host"),
         limits=Limits(wall=5, memory_bytes=268_435_456),
         environment={"set": {"GREETING": "hello # world"}},  # type: ignore[arg-type]  # pydantic takes the parts as mappings
@@ -129,7 +131,9 @@ def test_json_says_the_same_as_toml(tmp_path: Path) -> None:
     assert SandboxSpec.from_file(as_json) == SandboxSpec.from_file(_file(tmp_path, GOOD))
 
 
-def test_paths_start_from_the_file_and_not_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_start_from_the_file_and_not_from_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "here").mkdir()
     _file(tmp_path, '[filesystem]\nread = ["."]\n')
     monkeypatch.chdir(tmp_path / "here")
@@ -154,7 +158,9 @@ def test_the_lines_of_json_are_found_too(tmp_path: Path) -> None:
 
 def test_json_may_not_give_a_key_twice(tmp_path: Path) -> None:
     text = '{"filesystem": {"deny": ["/etc"],\n "deny": []}}'
-    assert _problems(_file(tmp_path, text, "box.json")) == ("line 1: filesystem.deny: the key is given twice in one object",)
+    assert _problems(_file(tmp_path, text, "box.json")) == (
+        "line 1: filesystem.deny: the key is given twice in one object",
+    )
 
 
 def test_a_loop_of_links_is_named(tmp_path: Path) -> None:
@@ -219,7 +225,9 @@ def test_a_mapping_is_checked_like_a_file(data: dict[str, Any], problem: str) ->
 
 
 def test_a_mapping_with_a_base_resolves_paths(tmp_path: Path) -> None:
-    assert SandboxSpec.from_dict({"filesystem": {"read": ["a/../b"]}}, base=tmp_path).filesystem.read == (str(tmp_path / "b"),)
+    assert SandboxSpec.from_dict({"filesystem": {"read": ["a/../b"]}}, base=tmp_path).filesystem.read == (
+        str(tmp_path / "b"),
+    )
     for path in ("", "a\0b", "\ud800"):
         with pytest.raises(SpecError, match=r"filesystem\.read\[0\]"):
             SandboxSpec.from_dict({"filesystem": {"read": [path]}}, base=tmp_path)

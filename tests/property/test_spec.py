@@ -161,7 +161,9 @@ def test_a_spec_survives_its_json_form(spec: SandboxSpec) -> None:
 
 
 @given(st.sampled_from(PATHS), filesystems, filesystems)
-def test_an_unlisted_path_of_either_is_listed_by_neither(path: str, one: FilesystemPolicy, other: FilesystemPolicy) -> None:
+def test_an_unlisted_path_of_either_is_listed_by_neither(
+    path: str, one: FilesystemPolicy, other: FilesystemPolicy
+) -> None:
     tight = access_of(path, one.tighten(other).tree())
     lesser = min(access_of(path, one.tree()), access_of(path, other.tree()))
     assert tight <= lesser

@@ -12,8 +12,8 @@ from sandboxkit.cli._box import spec_of
 from sandboxkit.cli._exit import Exit
 from sandboxkit.cli._output import enforcement_table, printable, say, table
 from sandboxkit.cli._run import command_of
-from sandboxkit.model import PolicyAction
-from sandboxkit.router import AutoSandboxRouter
+from sandboxkit.model import PolicyAction, SandboxSpec
+from sandboxkit.router import default_router
 
 if TYPE_CHECKING:
     import argparse
@@ -32,7 +32,7 @@ def check(options: argparse.Namespace, report: Report) -> int:
     """
     Prints the policy's decision about the command and the rules that matched.
     """
-    evaluation = AutoSandboxRouter().evaluate(command_of(options))
+    evaluation = default_router().evaluate(command_of(options), spec=SandboxSpec.read_only())
     code = _CODES.get(evaluation.action, Exit.DONE)
     if not report.is_json:
         say(_decision(evaluation))
@@ -45,23 +45,28 @@ def explain(options: argparse.Namespace, report: Report) -> int:
     """
 
     async def ask() -> Explanation:
-        return await AutoSandboxRouter().explain(command_of(options), spec=spec_of(options))
+        return await default_router().explain(command_of(options), spec=spec_of(options))
 
     found = anyio.run(ask)
-    code = _CODES.get(found.evaluation.action, Exit.DONE if found.backend else Exit.SANDBOX)
+    code = _CODES.get(found.evaluation.action, _refusal(found) if found.mode == "refused" else Exit.DONE)
     if not report.is_json:
         say("\n\n".join(_explanation(found)))
     return report.done(code, "explained", found.to_dict())
 
 
+def _refusal(found: Explanation) -> Exit:
+    return Exit.PROGRAM if "program" in found.refusals else Exit.SANDBOX
+
+
 def _explanation(found: Explanation) -> Iterator[str]:
     yield _decision(found.evaluation)
-    if found.evaluation.action in _CODES:
-        yield "nothing would be started"
     for name, reason in found.refusals.items():
-        yield f"{printable(name)} refuses: {printable(reason)}"
+        yield f"refused by {printable(name)}: {printable(reason)}"
     if found.plan:
-        yield "plan\n" + "\n".join(f"  {printable(line)}" for line in found.plan.describe().splitlines())
+        until = "once approved, " if found.evaluation.action is PolicyAction.ASK else ""
+        yield f"plan: {until}{found.mode}\n" + "\n".join(
+            f"  {printable(line)}" for line in found.plan.describe().splitlines()
+        )
     if found.enforcement:
         yield enforcement_table(found.enforcement)
 
@@ -76,7 +81,8 @@ def _decision(evaluation: PolicyEvaluation) -> str:
         lines.append(f"opaque   {printable(evaluation.command.opaque)}")
     if evaluation.matches:
         rows = [
-            (match.rule_id, str(match.level), str(match.action), "yes" if match.decided else "", match.reason) for match in evaluation.matches
+            (match.rule_id, str(match.level), str(match.action), "yes" if match.decided else "", match.reason)
+            for match in evaluation.matches
         ]
         lines += ["", table(("rule", "level", "action", "decided", "reason"), rows)]
     return "\n".join(lines)

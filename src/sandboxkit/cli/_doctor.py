@@ -43,22 +43,33 @@ def doctor(_options: argparse.Namespace, report: Report) -> int:
     is_able = any(status.available for status in found)
     code = Exit.DONE if is_able else Exit.FOUND_WANTING
     if not report.is_json:
-        say(table(("feature", "state", "remedy"), [(feature.name, feature.state, feature.remedy) for feature in features]))
+        say(
+            table(
+                ("feature", "state", "remedy"), [(feature.name, feature.state, feature.remedy) for feature in features]
+            )
+        )
         say("\n" + _overview(found))
         for status in found:
             say(_details(status))
         for warning in warnings:
             say(f"\nwarning: {printable(warning)}")
-        say("\ncommands can be run in a box here" if is_able else "\nno backend is available, so nothing will be run here")
+        say(
+            "\ncommands can be run in a box here"
+            if is_able
+            else "\nno backend is available, so nothing will be run here"
+        )
     fields = {"machine": [asdict(feature) for feature in features], "warnings": warnings}
-    return report.done(code, "done" if is_able else "found_wanting", {**fields, "backends": [status.to_dict() for status in found]})
+    return report.done(
+        code, "done" if is_able else "found_wanting", {**fields, "backends": [status.to_dict() for status in found]}
+    )
 
 
 def _overview(found: tuple[BackendStatus, ...]) -> str:
     if not found:
         return "there is no backend for this platform"
     rows = [
-        (status.name, str(status.priority), "yes" if status.available else "no", status.reason, status.remedy) for status in found
+        (status.name, str(status.priority), "yes" if status.available else "no", status.reason, status.remedy)
+        for status in found
     ]
     return table(("backend", "priority", "available", "because", "remedy"), rows)
 

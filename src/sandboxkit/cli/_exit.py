@@ -61,7 +61,7 @@ exit codes:
   125  sandboxkit itself failed
   130  Ctrl-C: the command and everything it started were ended
   141  whoever read the output has gone
-  `check` and `explain` end with 0, or with the code from 119 to 122 that `run` would give.
+  `check` and `explain` end with 0, or with the code from 119 to 123 that `run` would give.
   `doctor` and `demo` end with 1 where something is wanting.
 Codes 118 to 125 are always ours, so a command cannot pass its failure off as sandboxkit's,
 nor the other way round. With --json one object on stdout says the same, and more;

@@ -63,7 +63,9 @@ def _kernel() -> Feature:
     release = platform.release()
     numbers = tuple(map(int, re.findall(r"\d+", release)[:2]))
     is_old = platform.system() == "Linux" and numbers < _OLDEST
-    return Feature("kernel", f"{platform.system()} {release} {platform.machine()}", "use Linux 5.12 or newer" if is_old else "")
+    return Feature(
+        "kernel", f"{platform.system()} {release} {platform.machine()}", "use Linux 5.12 or newer" if is_old else ""
+    )
 
 
 def _user() -> Feature:
@@ -105,13 +107,17 @@ def _landlock() -> Feature:
         return Feature("landlock", "not listed, because securityfs is not mounted; a backend below may know its ABI")
     if "landlock" in modules.split(","):
         return Feature("landlock", "on; a backend below names its ABI")
-    return Feature("landlock", f"off (security modules: {modules})", "use Linux 5.13 or newer, and boot with landlock in lsm=")
+    return Feature(
+        "landlock", f"off (security modules: {modules})", "use Linux 5.13 or newer, and boot with landlock in lsm="
+    )
 
 
 def _cgroup() -> Feature:
     if not os.path.exists("/sys/fs/cgroup/cgroup.controllers"):
         state = "version 1" if os.path.isdir("/sys/fs/cgroup/memory") else "none is mounted"
-        return Feature("cgroup", state, "limits hold for each process, not for their sum; mount cgroup version 2 to change that")
+        return Feature(
+            "cgroup", state, "limits hold for each process, not for their sum; mount cgroup version 2 to change that"
+        )
     rows = [row.removeprefix("0::") for row in (_read("/proc/self/cgroup") or "").splitlines() if row.startswith("0::")]
     if rows and os.access(f"/sys/fs/cgroup{rows[0]}", os.W_OK):
         return Feature("cgroup", "version 2, writable")

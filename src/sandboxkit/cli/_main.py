@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 import traceback
 from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
 from sandboxkit.cli._exit import EPILOG, Exit, exit_of
-from sandboxkit.cli._output import note, wired, without_reader
+from sandboxkit.cli._output import note, say, wired, without_reader
 from sandboxkit.cli._report import Report
 from sandboxkit.errors import SandboxError
 
@@ -54,13 +55,29 @@ def _parser() -> _Parser:
     common.add_argument("--debug", action="store_true", help="print the traceback when sandboxkit itself fails")
     box = _Parser(add_help=False, allow_abbrev=False)
     box.add_argument("--spec", metavar="FILE", help="the box, as a TOML or JSON file; the options below add to it")
-    box.add_argument("--network", choices=("none", "host"), help="none (the default): nothing outside the box; host: the host's network, unfiltered")
-    box.add_argument("--write", metavar="PATH", action="append", default=[], help="a directory or file the command may write (repeatable)")
-    box.add_argument("--read", metavar="PATH", action="append", default=[], help="a directory or file it may read (repeatable)")
+    box.add_argument(
+        "--network",
+        choices=("none", "host"),
+        help="none (the default): nothing outside the box; host: the host's network, unfiltered",
+    )
+    box.add_argument(
+        "--write",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="a directory or file the command may write (repeatable)",
+    )
+    box.add_argument(
+        "--read", metavar="PATH", action="append", default=[], help="a directory or file it may read (repeatable)"
+    )
     box.add_argument("--timeout", metavar="S", type=_seconds, help="seconds until everything is ended (default: 600)")
 
     parser = _Parser(
-        prog="sandboxkit", description=_DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+        prog="sandboxkit",
+        description=_DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="store_true", help="print the version")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=_Parser)
@@ -78,9 +95,14 @@ def _parser() -> _Parser:
         )
 
     run = verb("run", "run a command in a box", _RUN, box)
-    run.add_argument("--status-fd", metavar="N", type=int, help="write the outcome as one line of JSON to this descriptor")
+    run.add_argument(
+        "--status-fd", metavar="N", type=_descriptor, help="write the outcome as one line of JSON to this descriptor"
+    )
     run.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD", help=_COMMAND_HELP)
-    for name, summary, details in (("check", "say what the policy decides", _CHECK), ("explain", "say what would be done", _EXPLAIN)):
+    for name, summary, details in (
+        ("check", "say what the policy decides", _CHECK),
+        ("explain", "say what would be done", _EXPLAIN),
+    ):
         added = verb(name, summary, details, *([box] if name == "explain" else []))
         added.add_argument("command", nargs=argparse.REMAINDER, metavar="CMD", help=_COMMAND_HELP)
     verb("doctor", "look at this machine, with remedies", _DOCTOR)
@@ -116,7 +138,14 @@ and refused, and ends with what was enforced. Ends with 1 if anything that must 
 refused was not.
 """
 
-_ROOMS = {"run": "_run", "check": "_check", "explain": "_check", "doctor": "_doctor", "backends": "_doctor", "demo": "_demo"}
+_ROOMS = {
+    "run": "_run",
+    "check": "_check",
+    "explain": "_check",
+    "doctor": "_doctor",
+    "backends": "_doctor",
+    "demo": "_demo",
+}
 _TAKE_COMMAND = ("run", "check", "explain")
 
 
@@ -128,6 +157,16 @@ def _seconds(text: str) -> float:
     if not 0 < seconds <= 365 * 86400:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds; give a positive number")
     return seconds
+
+
+def _descriptor(text: str) -> int:
+    try:
+        os.fstat(int(text))
+    except (ValueError, OverflowError, OSError):
+        raise argparse.ArgumentTypeError(
+            f"descriptor {text} is not open; open it in the shell, for example {text}>status.json"
+        ) from None
+    return int(text)
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
@@ -194,14 +233,16 @@ def _dispatched(given: Sequence[str]) -> int:
             traceback.print_exc()
         code = exit_of(exc)
         is_known = isinstance(exc, SandboxError)
-        return report.failed(code, exc, str(exc) if is_known else f"unexpected {type(exc).__name__}: {exc}; --debug shows where")
+        return report.failed(
+            code, exc, str(exc) if is_known else f"unexpected {type(exc).__name__}: {exc}; --debug shows where"
+        )
 
 
 def _carried_out(options: argparse.Namespace, report: Report) -> int:
     if options.version:
         from importlib.metadata import version
 
-        print(f"sandboxkit {version('sandboxkit')}")
+        say(f"sandboxkit {version('sandboxkit')}")
         return Exit.DONE
     if options.verb is None:
         raise _Usage(f"a verb is missing: {', '.join(_ROOMS)}", "usage: sandboxkit VERB ...")

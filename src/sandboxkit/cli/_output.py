@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,43 +39,58 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """
     lines = [list(head), *([printable(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines)
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
 
 
 def enforcement_table(enforcement: Enforcement) -> str:
     """
     Every control with its grade and what holds it, or what is missing.
     """
-    return table(("control", "grade", "because"), [(str(control), str(state.grade), state.reason) for control, state in enforcement])
+    return table(
+        ("control", "grade", "because"),
+        [(str(control), str(state.grade), state.reason) for control, state in enforcement],
+    )
 
 
 def say(text: str = "") -> None:
     """
     Prints *text* to stdout.
     """
-    print(text)
+    write(1, _encoded(f"{text}\n", sys.stdout))
 
 
 def note(text: str) -> None:
     """
     Prints *text* to stderr, marked as ours, one line each.
     """
+    first, *rest = map(printable, text.split("\n"))
+    lines = [f"sandboxkit: {first}", *(f"  {line}" for line in rest)]
     with contextlib.suppress(OSError):  # there is no better place to complain
-        for number, line in enumerate(text.split("\n")):
-            print(("sandboxkit: " if number == 0 else "  ") + printable(line), file=sys.stderr, flush=True)
+        write(2, _encoded("".join(f"{line}\n" for line in lines), sys.stderr))
+
+
+def _encoded(text: str, stream: TextIO) -> bytes:
+    return text.encode(stream.encoding or "utf-8", errors="backslashreplace")
 
 
 def write(descriptor: int, content: bytes) -> None:
     """
-    Writes *content* as it is to stdout (1) or stderr (2), after what was printed there.
+    Writes *content* as it is, all of it.
+
+    Not through `sys.stdout`: unbuffered (PYTHONUNBUFFERED) it drops what a pipe does
+    not take at once, and it fails where the descriptor does not block.
 
     Raises:
         BrokenPipeError: Nobody reads it any more.
     """
-    stream = sys.stdout if descriptor == 1 else sys.stderr
-    stream.flush()
-    stream.buffer.write(content)
-    stream.buffer.flush()
+    view = memoryview(content)
+    while view:
+        try:
+            view = view[os.write(descriptor, view) :]
+        except BlockingIOError:
+            select.select([], [descriptor], [])
 
 
 def wired() -> None:

@@ -5,10 +5,9 @@ How a call of `sandboxkit` went, for people on stderr or for programs as JSON.
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, Any
 
-from sandboxkit.cli._output import note
+from sandboxkit.cli._output import note, say, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,20 +36,26 @@ class Report:
         """
         record = {"status": status, "exit_code": int(code), **fields}
         if self._status_fd is not None:
-            os.write(self._status_fd, json.dumps(_without_output(record)).encode() + b"\n")
+            write(self._status_fd, json.dumps(_without_output(record)).encode() + b"\n")
         if self.is_json:
-            print(json.dumps(record, indent=2))
+            say(json.dumps(record, indent=2))
         return code
 
     def failed(self, code: Exit, exc: BaseException, text: str) -> int:
         """
         Reports that *exc* stood in the way, in the words of *text*.
         """
-        error = {"type": type(exc).__name__.lstrip("_"), "message": text, "problems": list(getattr(exc, "problems", ()))}
+        error = {
+            "type": type(exc).__name__.lstrip("_"),
+            "message": text,
+            "problems": list(getattr(exc, "problems", ())),
+        }
         evaluation = getattr(exc, "evaluation", None)
         if not self.is_json:
             note(text)
-        return self.done(code, code.status, {"error": error, "evaluation": evaluation.to_dict() if evaluation else None})
+        return self.done(
+            code, code.status, {"error": error, "evaluation": evaluation.to_dict() if evaluation else None}
+        )
 
 
 def _without_output(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,7 +39,6 @@ def run(options: argparse.Namespace, report: Report) -> int:
     """
     Runs the command in a box and passes on what it wrote and how it ended.
     """
-    _check_descriptor(options.status_fd)
     spec = spec_of(options)
     routed = sync.route(command_of(options), spec=spec, stdin=_input(), timeout=options.timeout)
     result = routed.result
@@ -71,7 +70,9 @@ def _remark(result: ExecResult, code: int) -> None:
     if code == Exit.LIMIT:
         note(f"the command {result.outcome}")
     elif code == Exit.THEIRS:
-        note(f"the command exited with code {result.exit_code}, which is one of ours; this is {int(Exit.THEIRS)} instead")
+        note(
+            f"the command exited with code {result.exit_code}, which is one of ours; this is {int(Exit.THEIRS)} instead"
+        )
     if result.truncated:
         note("the output is longer than limits.max_output_bytes of the spec; the rest was dropped")
     for violation in result.violations:
@@ -92,12 +93,3 @@ def _input() -> bytes | None:
         if len(content) > MAX_STDIN_BYTES:
             raise SpecError(f"standard input is longer than {MAX_STDIN_BYTES} bytes; give a file that --read names")
     return bytes(content)
-
-
-def _check_descriptor(number: int | None) -> None:
-    if number is None:
-        return
-    try:
-        os.fstat(number)
-    except (OSError, OverflowError):
-        raise SpecError(f"--status-fd: descriptor {number} is not open; open it in the shell, for example {number}>status.json") from None

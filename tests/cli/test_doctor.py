@@ -1,0 +1,90 @@
+"""
+`sandboxkit doctor`, `backends` and `demo`.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Cli, record
+
+import sandboxkit
+
+
+def test_doctor_shows_the_machine_and_the_backends(cli: Cli) -> None:
+    done = cli("doctor")
+    out = done.stdout.decode()
+    found = record(cli("doctor", "--json"))
+    features = {feature["name"]: feature for feature in found["machine"]}
+    assert features.keys() == {"kernel", "user", "user namespaces", "seccomp", "landlock", "cgroup", "python"}
+    assert platform.release() in features["kernel"]["state"]
+    assert [name for name in features if name not in out] == []
+    assert [backend["name"] for backend in found["backends"] if backend["name"] not in out] == []
+    assert done.returncode == (0 if any(backend["available"] for backend in found["backends"]) else 1)
+    assert [backend for backend in found["backends"] if not backend["available"] and not backend["remedy"]] == []
+
+
+@pytest.mark.requires("bubblewrap")
+def test_doctor_ends_with_1_where_nothing_is_available(cli: Cli) -> None:
+    ours = {sys.prefix, sys.base_prefix, str(Path(sandboxkit.__file__).parent.parent)}
+    reads = [word for path in sorted(ours) for word in ("--read", path)]
+    done = cli("run", *reads, "--", sys.executable, "-m", "sandboxkit", "doctor")  # in a box no box can be made
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert b"no backend is available, so nothing will be run here" in done.stdout
+
+
+def test_doctor_warns_of_code_of_ours_in_the_working_directory(cli: Cli, tmp_path: Path) -> None:
+    assert "is what this program runs from" not in cli("doctor").stdout.decode()
+    found = record(cli("doctor", "--json", cwd=os.path.dirname(sys.prefix)))
+    assert any(sys.prefix in warning and "is what this program runs from" in warning for warning in found["warnings"])
+
+
+def test_backends_are_listed_by_priority(cli: Cli) -> None:
+    found = record(cli("backends", "--json"))["backends"]
+    assert [backend["priority"] for backend in found] == sorted(
+        (backend["priority"] for backend in found), reverse=True
+    )
+    assert cli("backends").stdout.decode().startswith("backend")
+
+
+@pytest.mark.requires("bubblewrap")
+def test_the_demo_holds_and_leaves_nothing(cli: Cli, tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    done = cli("demo", env={**os.environ, "TMPDIR": str(scratch)})
+    out = done.stdout.decode()
+    assert done.returncode == 0, out
+    assert "everything held" in out
+    assert "fs.write" in out
+    assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.requires("bubblewrap")
+def test_the_demo_shows_every_kind_of_end(cli: Cli) -> None:
+    found = record(cli("demo", "--json"))
+    rows = found["rows"]
+    assert all(row["held"] for row in rows), rows
+    assert 8 <= len(rows) <= 10
+    assert {row["decision"] for row in rows} == {"allow", "sandbox", "ask", "deny"}
+    assert any("deadline" in row["outcome"] for row in rows)
+    assert found["enforcement"]["net.none"]["grade"] == "enforced"
+
+
+@pytest.mark.requires("bubblewrap")
+def test_the_demo_notices_what_does_not_hold() -> None:
+    code = (
+        "import os, sys; from sandboxkit.model import SandboxSpec\n"
+        "def open_box(*roots, **fields):\n"
+        "    return SandboxSpec(filesystem={'write': list(map(os.path.dirname, roots))}, network={'mode': 'host'}, **fields)\n"
+        "SandboxSpec.workspace_write = staticmethod(open_box)\n"
+        "from sandboxkit.cli import main; sys.exit(main(['demo', '--json']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert done.returncode == 1, done.stderr
+    wanting = [row["shows"] for row in record(done)["rows"] if not row["held"]]
+    assert wanting == ["nothing outside of it can", "the network is off"]

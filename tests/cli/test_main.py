@@ -1,0 +1,94 @@
+"""
+The command as a whole: help, version, and no traceback whatever happens.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from tests.cli.conftest import Cli, record
+
+import sandboxkit
+from sandboxkit import errors
+from sandboxkit.cli._exit import _TABLE, EPILOG, Exit, exit_of, reserved
+from sandboxkit.cli._output import printable, shortened, table
+
+VERBS = ("run", "check", "explain", "doctor", "backends", "demo")
+
+
+def test_help_names_every_verb_and_code(cli: Cli) -> None:
+    out = cli("--help").stdout.decode()
+    assert [verb for verb in VERBS if f"    {verb} " not in out] == []
+    assert [code for code in Exit if code > 1 and f"  {int(code)}  " not in out] == []
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help(cli: Cli, verb: str) -> None:
+    done = cli(verb, "--help")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith(f"usage: sandboxkit {verb} [options]".encode())
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from sandboxkit.cli import main\n"
+        "try: main(['--help'])\n"
+        "finally: print([name for name in ('anyio', 'pydantic', 'tree_sitter') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.endswith(b"\n[]\n")
+
+
+def test_the_version_is_the_packages(cli: Cli) -> None:
+    assert cli("--version").stdout.decode() == f"sandboxkit {sandboxkit.__version__}\n"
+
+
+def test_a_failure_of_ours_is_one_line_and_debug_shows_where() -> None:
+    code = (
+        "import sys; from sandboxkit.cli import _check\n"
+        "def broken(options, report): raise ZeroDivisionError('made up')\n"
+        "_check.check = broken\n"
+        "from sandboxkit.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+
+    def run(*words: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run([sys.executable, "-c", code, *words], capture_output=True, check=False)
+
+    done = run("check", "ls")
+    assert (done.returncode, done.stdout) == (125, b"")
+    assert done.stderr == b"sandboxkit: unexpected ZeroDivisionError: made up; --debug shows where\n"
+    assert b"Traceback" in run("check", "--debug", "ls").stderr
+    assert record(run("check", "--json", "ls"))["error"]["type"] == "ZeroDivisionError"
+
+
+def test_every_error_has_a_code_of_its_own_kind() -> None:
+    listed = [kind for kind, _ in _TABLE]
+    for name in errors.__all__:
+        kind = getattr(errors, name)
+        first = next(row for row in listed if issubclass(kind, row))
+        assert all(not issubclass(first, later) for later in listed[: listed.index(first)]), name
+    assert exit_of(ValueError()) is Exit.INTERNAL
+    assert list(reserved()) == list(range(118, 126))
+    assert "118 to 125" in EPILOG
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain é", "plain é"),
+        ("a\nb\tc", r"a\nb\tc"),
+        ("\x1b[2J", r"\x1b[2J"),
+        ("\u202ex", r"\u202ex"),
+        ("\udc80", r"\udc80"),
+        ("'\"\\", "'\"\\"),
+    ],
+)
+def test_only_what_is_harmless_is_printed(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+def test_tables_line_up() -> None:
+    assert table(("a", "b"), [("1\n", "x"), ("22222", "")]) == "a      b\n1\\n    x\n22222"
+    assert shortened("abcdef", 5) == "ab..."
+    assert shortened("abcde", 5) == "abcde"

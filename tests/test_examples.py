@@ -1,0 +1,60 @@
+"""
+Every example runs as a program of its own and shows what it is there to show.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+SHOWN = {
+    "quickstart.py": [
+        "hello - exited with code 0",
+        "touch: ",
+        "denied: ",
+        "held by ",
+        "fs.write                enforced",
+    ],
+    "agent_tool.py": [
+        "42",
+        "not run: denied: ",
+        "approval was declined",
+        "not run, and not because of the command: program 'no-such-program'",
+    ],
+    "judge.py": [
+        "right               accepted",
+        "wrong               wrong answer on case 2",
+        "not a program       compile error",
+        "crashes             runtime error",
+        "never ends          time limit exceeded",
+        "takes all memory    memory limit exceeded",
+        "talks too much      output limit exceeded",
+        "wants the network   runtime error",
+    ],
+    "custom_rules/show.py": ["sandbox -> ask", "ask -> deny", "deny -> deny", "make test: in a box"],
+}
+
+
+def test_every_example_is_listed() -> None:
+    assert {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py")} == SHOWN.keys()
+
+
+@pytest.mark.requires("bubblewrap")
+@pytest.mark.parametrize("name", SHOWN)
+def test_an_example_shows_what_it_should(name: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / name)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [text for text in SHOWN[name] if text not in done.stdout] == [], done.stdout
+    assert list(tmp_path.iterdir()) == []
