@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import anyio
 import pydantic
 import pytest
-from tests.conformance.conftest import IS_ROOT, Act, git
+from tests.conformance.conftest import IS_ROOT, PYTHON, Act, git
 
 import sandboxkit
-from sandboxkit.errors import SpecError
+from sandboxkit.errors import SandboxError, SpecError
 from sandboxkit.model import FilesystemPolicy, SandboxSpec
 from sandboxkit.process import interpreter
 
@@ -302,6 +302,55 @@ async def test_hard_links_do_not_cross_into_the_workspace(boxes: Boxes, ws: Path
     assert LINK.outside(**named)["hard link"] == "done"
 
 
+SWAP = """
+import ctypes, time
+libc = ctypes.CDLL(None)
+print("begun", flush=True)
+end = time.time() + 1
+while time.time() < end:
+    libc.renameat2(-100, b".husky", -100, b"link", 2)
+"""
+
+
+async def while_another_box_swaps(boxes: Boxes, ws: Path, home: Path) -> tuple[set[str], list[Exception]]:
+    """
+    What boxes read of credentials, and what opening them raised, while another box of
+    the same workspace exchanges a protected name with a link again and again.
+    """
+    (ws / "link").symlink_to(home / ".ssh")
+    spec = spec_of(write=(ws,))
+    attacker = ["sh", "-c", 'mkdir .husky; exec "$@"', "sh", *PYTHON, SWAP]
+    reading = ["cat", ".husky/id_ed25519", "link/id_ed25519"]
+    seen: set[str] = set()
+    raised: list[Exception] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(boxes.run, spec, attacker)
+        with anyio.move_on_after(1):
+            while True:
+                try:
+                    seen.add((await boxes.run(spec, reading)).text())
+                except (OSError, SandboxError) as exc:
+                    raised.append(exc)
+    outside = subprocess.run(reading, cwd=ws, capture_output=True, text=True, check=False)
+    assert outside.stdout == "secret"
+    return seen, raised
+
+
+async def test_a_link_swapped_in_by_another_box_is_not_followed(
+    boxes: Boxes, ws: Path, home: Path, secrets: list[str]
+) -> None:
+    seen, raised = await while_another_box_swaps(boxes, ws, home)
+    assert (seen, bool(raised)) == ({""}, True)
+
+
+@pytest.mark.xfail(strict=False, reason="looking at a protected name that has just changed raises a bare OSError")
+async def test_a_link_swapped_in_by_another_box_is_an_error_of_ours(
+    boxes: Boxes, ws: Path, home: Path, secrets: list[str]
+) -> None:
+    _, raised = await while_another_box_swaps(boxes, ws, home)
+    assert [exc for exc in raised if not isinstance(exc, SandboxError)] == []
+
+
 async def test_a_file_of_one_root_is_not_moved_into_a_readable_one(boxes: Boxes, ws: Path, outside: Path) -> None:
     (ws / "file").touch()
     move = Act("attempt('rename', os.rename, arguments['from'], arguments['to'])")
@@ -357,6 +406,27 @@ async def test_protected_names_are_neither_written_nor_moved_aside(boxes: Boxes,
 async def test_what_lies_beside_protected_names_stays_writable(boxes: Boxes, repository: Path) -> None:
     script = "echo x > .git/index2 && mkdir .git/objects/aa && echo x > .git/refs/heads/x && rm .git/refs/heads/x && mkdir .github && echo x > .github/notes"
     (await boxes.run(SandboxSpec.workspace_write(repository), ["sh", "-c", script])).check()
+
+
+NESTED = Act(
+    """
+os.chdir(arguments["ws"])
+for directory in arguments["gitdirs"]:
+    attempt("hook of " + directory, write, directory + "/hooks/post-checkout")
+    attempt("config of " + directory, open, directory + "/config", "a")
+    attempt("move " + directory, lambda: (os.rename(directory, directory + ".x"), os.rename(directory + ".x", directory)))
+"""
+)
+
+
+@pytest.mark.xfail(strict=True, reason="only the repository at the top of a writable directory is protected")
+@pytest.mark.parametrize("gitdir", ["nested/.git", "deep/er/nested/.git", ".git/modules/part"])
+async def test_repositories_below_the_first_are_protected_too(boxes: Boxes, repository: Path, gitdir: str) -> None:
+    git(repository, "init", "-q", "--bare" if gitdir.startswith(".git") else "-q", gitdir.removesuffix("/.git"))
+    named = {"ws": str(repository), "gitdirs": [gitdir]}
+    inside = await boxes.act(SandboxSpec.workspace_write(repository), NESTED, **named)
+    assert set(NESTED.outside(**named).values()) == {"done"}
+    assert set(inside.values()) <= {"EROFS", "EBUSY"}
 
 
 async def test_a_worktree_does_not_open_its_repository(boxes: Boxes, repository: Path, tmp_path: Path) -> None:
@@ -440,6 +510,36 @@ async def test_a_device_that_lies_in_the_workspace_is_not_opened(boxes: Boxes, w
     paths = [str(ws / "device")]
     assert await boxes.act(spec_of(write=(ws,)), WRITE, paths=paths) == {paths[0]: "EACCES"}
     assert WRITE.outside(paths=paths) == {paths[0]: "done"}
+
+
+MARK = Act(
+    """
+os.umask(0)
+def make(path, mode):
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, mode))
+    if not os.stat(path).st_mode & 0o6000:
+        raise OSError(errno.EPERM, "")
+os.chdir(arguments["ws"])
+write("plain")
+attempt("chmod u+s", os.chmod, "plain", 0o4755)
+attempt("chmod g+s", os.chmod, "plain", 0o2755)
+attempt("fchmod", os.chmod, os.open("plain", os.O_RDONLY), 0o4755)
+attempt("fchmodat", os.chmod, "plain", 0o4755, dir_fd=os.open(".", os.O_RDONLY))
+attempt("open", make, "opened", 0o4755)
+attempt("mknod", os.mknod, "made", 0o104755)
+answers["marked"] = [entry.name for entry in os.scandir(".") if entry.stat().st_mode & 0o6000]
+"""
+)
+
+
+@pytest.mark.xfail(strict=True, reason="the seccomp filter does not look at the mode of chmod, open and mknod")
+async def test_no_file_is_marked_to_run_as_its_owner(boxes: Boxes, ws: Path, outside: Path) -> None:
+    # A root caller's workspace belongs to root on the host, and so does a file made in the box:
+    # with the mark, whoever reaches it there becomes root.
+    inside = await boxes.act(spec_of(write=(ws,)), MARK, ws=str(ws))
+    assert MARK.outside(ws=str(outside))["chmod u+s"] == "done"
+    assert inside.pop("marked") == []
+    assert set(inside.values()) == {"EPERM"}
 
 
 async def test_the_device_directory_is_small(boxes: Boxes, ws: Path) -> None:
