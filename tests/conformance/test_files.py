@@ -228,6 +228,29 @@ async def test_passwords_of_the_system_are_not_read(boxes: Boxes, ws: Path) -> N
     assert set((await boxes.act(spec_of(write=(ws,)), READ, paths=paths)).values()) == {"EACCES"}
 
 
+async def test_a_denied_temporary_directory_still_starts(boxes: Boxes, ws: Path) -> None:
+    inside = await boxes.act(spec_of(write=(ws,), deny=(Path("/tmp"),)), WRITE, paths=[str(ws / "f"), "/tmp/f"])
+    assert inside[str(ws / "f")] == "done"
+    assert inside["/tmp/f"] in ("EACCES", "EROFS")
+
+
+@pytest.mark.parametrize("name", ["with space", "*?[a]", "new\nline", "ünï", "-dash", "quote'\"\\", "colon:comma,"])
+async def test_a_name_is_only_a_name(boxes: Boxes, tmp_path: Path, name: str) -> None:
+    root, beside = tmp_path.resolve() / name, tmp_path.resolve() / "a"
+    for directory in (root, root / name, beside):
+        directory.mkdir()
+    (beside / "file").write_text("x")
+    spec = spec_of(write=(root,), deny=(root / name,))
+    inside = await boxes.act(spec, WRITE, paths=[str(root / "f"), str(root / name / "f"), str(beside / "file")])
+    assert list(inside.values()) == ["done", "EACCES", "ENOENT"]
+
+
+async def test_a_missing_root_is_refused(boxes: Boxes, ws: Path) -> None:
+    for field in ("write", "read"):
+        with pytest.raises(SpecError, match="does not exist"):
+            await boxes.run(SandboxSpec(filesystem={field: (str(ws / "missing"),)}), ["true"])  # type: ignore[arg-type]
+
+
 # --- links -----------------------------------------------------------------------------
 
 
