@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Obstacle", "obstacle"]
+__all__ = ["APPARMOR", "CONTAINER", "INSTALL", "Obstacle", "obstacle"]
+
+INSTALL = "install it (apt install bubblewrap, dnf install bubblewrap), or pip install 'sandboxkit[bwrap]'"
+CONTAINER = (
+    "allow user namespaces in the container: run it with --security-opt seccomp=unconfined "
+    "--security-opt apparmor=unconfined, or with a profile that permits clone, unshare, mount and pivot_root"
+)
+APPARMOR = (
+    "install the distribution's bubblewrap, whose AppArmor profile permits /usr/bin/bwrap, "
+    "or set kernel.apparmor_restrict_unprivileged_userns=0"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +73,21 @@ _OBSTACLES: tuple[Obstacle, ...] = (
     ),
     Obstacle(
         "AppArmor restricts unprivileged user namespaces (kernel.apparmor_restrict_unprivileged_userns=1)",
-        "install the distribution's bubblewrap, whose AppArmor profile permits /usr/bin/bwrap, "
-        "or set kernel.apparmor_restrict_unprivileged_userns=0",
+        APPARMOR,
         said=_FORBIDDEN,
         path="/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
         shows=re.compile(r"\A1$"),
     ),
     Obstacle(
         "this process runs under a seccomp filter, as in a container with the default profile",
-        "allow user namespaces in the container: run it with --security-opt seccomp=unconfined "
-        "--security-opt apparmor=unconfined, or with a profile that permits clone, unshare, mount and pivot_root",
+        CONTAINER,
         said=_FORBIDDEN,
         path="/proc/self/status",
         shows=re.compile(r"^Seccomp:\t2$", re.MULTILINE),
     ),
     Obstacle(
         "bwrap is not installed",
-        "install it (apt install bubblewrap, dnf install bubblewrap), or pip install 'sandboxkit[bwrap]'",
+        INSTALL,
         said=re.compile(r"bwrap.*(not found|No such file)|(not found|No such file).*bwrap", re.IGNORECASE | re.DOTALL),
     ),
 )

@@ -44,11 +44,19 @@ class ExecPolicy:
     allowed program really does are the box's business.
     """
 
-    __slots__ = ("_lock", "_rules")
+    __slots__ = ("_lock", "_paths", "_rules")
 
-    def __init__(self, rules: RuleSet) -> None:
+    def __init__(self, rules: RuleSet, *, paths: tuple[str, ...] = ()) -> None:
         self._rules = rules
+        self._paths = paths
         self._lock = threading.Lock()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """
+        The files the rules were read from. A router keeps them read-only in every box.
+        """
+        return self._paths
 
     @classmethod
     def default(cls) -> Self:
@@ -99,8 +107,9 @@ class ExecPolicy:
             PolicyError: A file cannot be read or holds a mistake. All mistakes of all
                 files are reported, with file, row, line and key.
         """
-        read = from_files({Level.ORGANISATION: organisation, Level.USER: user, Level.PROJECT: project})
-        return cls(_rule_set(builtin_layer(), read))
+        files = {Level.ORGANISATION: organisation, Level.USER: user, Level.PROJECT: project}
+        paths = tuple(os.path.realpath(path) for path in files.values() if path is not None)
+        return cls(_rule_set(builtin_layer(), from_files(files)), paths=paths)
 
     def evaluate(self, command: str | Sequence[str], *, context: EvaluationContext | None = None) -> PolicyEvaluation:
         """

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from sandboxkit.backends._contract import Detection, Facts, SandboxBackend
+from sandboxkit.backends._obstacles import Obstacle
 from sandboxkit.backends._survey import survey
-from sandboxkit.backends.bubblewrap._detect import Refusal, refusal, unusable, user_databases
+from sandboxkit.backends.bubblewrap._detect import refusal, unusable, user_databases
 from sandboxkit.backends.bubblewrap._enforcement import enforcement
 from sandboxkit.backends.bubblewrap._plan import BubblewrapFacts, launch_plan
 from sandboxkit.backends.bubblewrap._program import features, find_programs, landlock_abi
@@ -62,9 +63,10 @@ class BubblewrapBackend(SandboxBackend):
         """
         Whether a box starts here: one is started, once.
         """
-        if self._found is None:
-            self._found = await _detect(self._origins)
         found = self._found
+        if found is None:
+            found = await _detect(self._origins)
+            self._found = found if found.available else None  # what is missing may come
         if spec is None or not found.available:
             return found
         return replace(found, facts=_for_spec(_own(found.facts), spec))
@@ -108,15 +110,15 @@ async def _detect(origins: tuple[Origin, ...]) -> Detection:
     programs, refused = await anyio.to_thread.run_sync(find_programs, origins)
     if problem := unusable(programs, refused):
         return Detection(False, problem.reason, problem.remedy, _facts())
-    meaning = Refusal("no program could be tried", "see the warnings")
+    meaning = Obstacle("no program could be tried", "see the warnings")
     for candidate in programs:
         try:
             program = await features(candidate)
         except LaunchError as exc:
-            meaning = Refusal(f"{candidate.path} cannot be executed: {exc}", "reinstall it")
+            meaning = Obstacle(f"{candidate.path} cannot be executed: {exc}", "reinstall it")
             continue
         if program.missing:
-            meaning = Refusal(
+            meaning = Obstacle(
                 f"{program.path} {program.version} lacks {', '.join(program.missing)}",
                 "install bubblewrap 0.8 or later",
             )
@@ -145,7 +147,7 @@ def _facts() -> BubblewrapFacts:
     )
 
 
-async def _trial(facts: BubblewrapFacts) -> Refusal | None:
+async def _trial(facts: BubblewrapFacts) -> Obstacle | None:
     """
     Why a box does not start here, or None: only starting one tells.
     """
@@ -156,7 +158,7 @@ async def _trial(facts: BubblewrapFacts) -> Refusal | None:
     except SetupError as exc:
         return refusal(str(exc.__cause__ or exc))
     except LaunchError as exc:
-        return Refusal(f"a test box did not run: {exc}", "reinstall the Python that runs this program")
+        return Obstacle(f"a test box did not run: {exc}", "reinstall the Python that runs this program")
     if not result.ok:
-        return Refusal(f"a test box {result.outcome}: {result.text('stderr')[-500:]}", "see the message")
+        return Obstacle(f"a test box {result.outcome}: {result.text('stderr')[-500:]}", "see the message")
     return None
