@@ -31,6 +31,7 @@ IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 IN_CI = bool(os.environ.get("CI"))
 
 PASSED_ON = ("CI", "SANDBOXKIT_REQUIRE", "SANDBOXKIT_SOAK_SECONDS", "SANDBOXKIT_SOAK_SEED")
+SUITE = ("--ignore=tests/conformance", "--ignore=tests/soak")
 COPIED = ("tests", "examples", "docs", "benchmarks", "pyproject.toml", "README.md", "CHANGELOG.md")
 
 PLAIN_USER = "sandboxkit-test"
@@ -249,7 +250,7 @@ def tests(session: nox.Session) -> None:
     """
     The whole suite on the built wheel, in every lane.
     """
-    pytest_in_lanes(session, "--ignore=tests/conformance", "--ignore=tests/soak")
+    pytest_in_lanes(session, *SUITE)
 
 
 @nox.session
@@ -263,13 +264,13 @@ def conformance(session: nox.Session) -> None:
 @nox.session
 def minimums(session: nox.Session) -> None:
     """
-    The suite with every dependency at its lower bound.
+    The suite with every runtime dependency at its lower bound.
     """
     prepare(session)
     constraints = own_directory(session) / "minimums.txt"
     constraints.write_text("\n".join(lower_bounds()) + "\n")
     session.install(f"{wheel(session)}[all]", *group("test"), "--constraint", str(constraints))
-    session.run("python", "-m", "pytest", "--ignore=tests/soak", *session.posargs)
+    session.run("python", "-m", "pytest", *SUITE, *session.posargs)
 
 
 def lower_bounds() -> list[str]:
@@ -310,7 +311,7 @@ def wheel_session(session: nox.Session) -> None:
     copy_tests(copy)
     with session.chdir(copy):
         session.run("sandboxkit", "demo")
-        session.run("python", "-m", "pytest", "--ignore=tests/conformance", "--ignore=tests/soak", *session.posargs)
+        session.run("python", "-m", "pytest", *SUITE, *session.posargs)
 
 
 @nox.session
