@@ -8,12 +8,13 @@ import os
 import platform
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.cli.conftest import Cli, record
 
-import sandboxkit
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_doctor_shows_the_machine_and_the_backends(cli: Cli) -> None:
@@ -31,9 +32,10 @@ def test_doctor_shows_the_machine_and_the_backends(cli: Cli) -> None:
 
 @pytest.mark.requires("bubblewrap")
 def test_doctor_ends_with_1_where_nothing_is_available(cli: Cli) -> None:
-    ours = {sys.prefix, sys.base_prefix, str(Path(sandboxkit.__file__).parent.parent)}
-    reads = [word for path in sorted(ours) for word in ("--read", path)]
-    done = cli("run", *reads, "--", sys.executable, "-m", "sandboxkit", "doctor")  # in a box no box can be made
+    needed = sorted({sys.prefix, sys.base_prefix, *filter(os.path.isdir, sys.path)})
+    reads = [word for path in needed for word in ("--read", path)]
+    code = f"import sys; sys.path[:] = {sys.path!r}; from sandboxkit.cli import main; sys.exit(main(['doctor']))"
+    done = cli("run", *reads, "--", sys.executable, "-c", code)  # in a box no box can be made
     assert (done.returncode, done.stderr) == (1, b"")
     assert b"no backend is available, so nothing will be run here" in done.stdout
 

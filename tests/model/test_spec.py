@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -68,7 +69,7 @@ def test_a_spec_has_one_json_form_in_every_process() -> None:
     code = "from sandboxkit import SandboxSpec; print(SandboxSpec(allow_degraded=['env', 'fs.read', 'limits.cpu']).model_dump_json())"
     forms = {
         subprocess.run(
-            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
         ).stdout
         for seed in ("1", "2", "3")
     }
