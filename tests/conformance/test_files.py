@@ -473,6 +473,31 @@ async def test_protected_names_that_appear_are_reported(boxes: Boxes, ws: Path) 
     assert sorted(path.name for path in ws.iterdir()) == [".envrc", ".git", ".vscode", "plain"], "no stub is left"
 
 
+PLANT = """
+set -e
+git init -q --bare evil
+git -C evil config core.bare false
+git -C evil config core.worktree "$PWD"
+git -C evil config core.fsmonitor "touch $PWD/ran; false"
+"""
+
+
+@pytest.mark.xfail(strict=True, reason="only names inside .git are looked for, not what .git itself has become")
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param("echo gitdir: evil > .git", id="file"),
+        pytest.param("mv evil/* .; rmdir evil 2> /dev/null || true", id="bare"),
+    ],
+)
+async def test_a_planted_repository_is_reported(boxes: Boxes, ws: Path, how: str) -> None:
+    result = await boxes.run(SandboxSpec.workspace_write(ws), ["sh", "-c", PLANT + how])
+    assert result.ok, result.text("stderr")
+    subprocess.run(["git", "status"], cwd=ws, capture_output=True, check=False)
+    assert (ws / "ran").exists(), "outside, git runs what the box planted"
+    assert result.violations
+
+
 async def test_a_repository_whose_configuration_runs_programs(
     boxes: Boxes, repository: Path, outside: Path, home: Path, secrets: list[str]
 ) -> None:
