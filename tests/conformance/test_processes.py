@@ -545,7 +545,7 @@ async def test_a_setuid_program_in_the_workspace_gains_nothing(boxes: Boxes, ws:
     with tempfile.TemporaryDirectory() as directory:
         os.chmod(directory, 0o755)
         reachable = Path(directory) / "id"
-        shutil.copy(ws / "id", reachable)
+        shutil.move(ws / "id", reachable)
         reachable.chmod(0o4755)
         outside = subprocess.run(
             [reachable, "-u"], user=4242, group=4242, extra_groups=[], capture_output=True, check=True
