@@ -178,6 +178,19 @@ def test_read_shows_more(cli: Cli, tmp_path: Path, tmp_path_factory: pytest.Temp
     assert cli("run", "--read", str(other), "--", "cat", str(other)).stdout == b"elsewhere"
 
 
+def test_the_home_is_not_shown_by_standing_in_it(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "home" / "work").mkdir(parents=True)
+    (tmp_path / "home" / "letter").write_text("private")
+    environ = {**os.environ, "HOME": str(tmp_path / "home")}
+    for place in (tmp_path, tmp_path / "home"):
+        done = cli("run", "--", "true", cwd=place, env=environ)
+        assert done.returncode == 119
+        assert b"is or holds your home" in done.stderr
+    assert cli("run", "--read", "work", "--", "ls", cwd=tmp_path / "home", env=environ).stdout == b"work\n"
+    assert cli("run", "--read", ".", "--", "cat", "letter", cwd=tmp_path / "home", env=environ).stdout == b"private"
+    assert cli("run", "--", "cat", "../letter", cwd=tmp_path / "home" / "work", env=environ).returncode == 1
+
+
 def test_a_spec_file_is_the_base(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "box.toml").write_text(
         '[filesystem]\nwrite = ["."]\n[environment]\nset = { A = "b" }\n[limits]\nwall = 0.3\n'

@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 from sandboxkit.errors import SpecError
-from sandboxkit.model import FilesystemPolicy, NetworkPolicy, SandboxSpec, real_path
+from sandboxkit.model import FilesystemPolicy, NetworkPolicy, SandboxSpec, is_inside, real_path
 
 if TYPE_CHECKING:
     import argparse
@@ -25,7 +25,9 @@ def spec_of(options: argparse.Namespace) -> SandboxSpec:
     Raises:
         SpecError: The file is wrong, or a path cannot be right.
     """
-    spec = SandboxSpec.from_file(options.spec) if options.spec else SandboxSpec.read_only()
+    spec = (
+        SandboxSpec.from_file(options.spec) if options.spec else _default(has_paths=bool(options.read or options.write))
+    )
     read, write = _paths("--read", options.read), _paths("--write", options.write)
     if read or write:
         named = spec.filesystem.model_dump(exclude_unset=True)
@@ -36,6 +38,21 @@ def spec_of(options: argparse.Namespace) -> SandboxSpec:
     if options.timeout and "wall" not in spec.limits.model_fields_set:
         spec = spec.model_copy(update={"limits": spec.limits.model_copy(update={"wall": options.timeout})})
     return spec
+
+
+def _default(*, has_paths: bool) -> SandboxSpec:
+    """
+    A box that reads the working directory; not the home, unless that is asked for.
+    """
+    spec = SandboxSpec.read_only()
+    (cwd,) = spec.filesystem.read
+    if not is_inside(os.path.realpath(os.path.expanduser("~")), cwd):
+        return spec
+    if not has_paths:
+        raise SpecError(
+            f"the working directory {cwd!r} is or holds your home; name what the command may see with --read or --write, or all of it with --read ."
+        )
+    return SandboxSpec()
 
 
 def _paths(option: str, given: Sequence[str]) -> list[str]:

@@ -113,7 +113,8 @@ def _parser() -> _Parser:
 
 _RUN = """\
 Runs CMD in a box. Without --spec it may read the working directory and the system's own
-files, writes nothing but its private /tmp and home, and has no network.
+files, writes nothing but its private /tmp and home, and has no network. A working
+directory that is or holds your home is only read if --read names it.
 
 Standard input is handed over when it is a pipe or a file: it is read to its end first,
 at most 64 MiB. A terminal never enters the box. Output is shown when the command ends.
