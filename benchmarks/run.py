@@ -104,7 +104,7 @@ def box_uid(spec: SandboxSpec) -> int | None:
     """
 
     async def explained() -> int | None:
-        found = await AutoSandboxRouter().explain([TRUE], spec=spec)
+        found = await AutoSandboxRouter().explain([TRUE], spec=spec, cwd=spec.filesystem.write[0])
         staging = found.plan.staging if found.plan else None
         return staging.uid if staging else None
 
@@ -131,7 +131,7 @@ def benchmark(rounds: int) -> dict[str, Any]:
         run = rows(
             measured(
                 {
-                    "sandboxkit.sync.run": lambda: sync.run([TRUE], spec=spec).check(),
+                    "sandboxkit.sync.run": lambda: sync.run([TRUE], spec=spec, cwd=directory).check(),
                     "bare bwrap": bare_bwrap(box_uid(spec)),
                     "python3 -I -S -c pass": lambda: subprocess.run([python, "-I", "-S", "-c", "pass"], check=True),
                     "subprocess.run": lambda: subprocess.run([TRUE], check=True),

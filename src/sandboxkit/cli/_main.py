@@ -156,7 +156,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= 365 * 86400:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds; give a positive number")
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds; give a positive one, at most a year")
     return seconds
 
 
@@ -216,10 +216,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _dispatched(given: Sequence[str]) -> int:
     ours = given[: given.index("--")] if "--" in given else given
-    report = Report(is_json="--json" in ours)
+    report, is_debugging = Report(is_json="--json" in ours), False
     try:
         options = _parsed(given)
-        report = Report(is_json=options.json, status_fd=getattr(options, "status_fd", None)) if options.verb else report
+        if options.verb:
+            report, is_debugging = (
+                Report(is_json=options.json, status_fd=getattr(options, "status_fd", None)),
+                options.debug,
+            )
         return _carried_out(options, report)
     except SystemExit as exc:  # --help has printed
         return exc.code if isinstance(exc.code, int) else Exit.DONE
@@ -230,7 +234,7 @@ def _dispatched(given: Sequence[str]) -> int:
     except BrokenPipeError:
         raise
     except Exception as exc:  # noqa: BLE001 - the last resort: a line instead of a traceback
-        if "--debug" in ours:
+        if is_debugging:
             traceback.print_exc()
         code = exit_of(exc)
         is_known = isinstance(exc, SandboxError)
