@@ -15,7 +15,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from sandboxkit.backends._git import git_identity
 from sandboxkit.backends._layouts import layouts
+from sandboxkit.backends._protection import Watched, protection
 from sandboxkit.errors import SpecError
 from sandboxkit.model import Access, Control, access_of, is_inside
 from sandboxkit.process import interpreter
@@ -79,8 +81,9 @@ class Survey:
         launcher: What this library executes or imports: never writable.
         denied: Existing credentials.
         protected: Existing names of the protection sets, in writable directories.
-        unprotected: Names of them, and denied paths, that cannot be held in place, with
-            the text of the symbolic link that stands there, or None where nothing does.
+        watched: What cannot be held in place, and is looked at after the run.
+        git_identity: The user's name and address for git, as a configuration file;
+            empty where there is none.
         owners: (uid, gid) of each path the spec lets the box see.
         working_directory: The application's.
     """
@@ -96,7 +99,8 @@ class Survey:
     launcher: tuple[str, ...]
     denied: tuple[str, ...]
     protected: tuple[str, ...]
-    unprotected: tuple[tuple[str, str | None], ...]
+    watched: tuple[Watched, ...]
+    git_identity: bytes
     owners: Mapping[str, tuple[int, int]]
     working_directory: str
 
@@ -118,7 +122,7 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = ()) -> Survey:
     system, links = _system()
     tools = (*(_tools(home) if spec.filesystem.base == "tools" else ()), *_name_service(spec))
     runtime = _existing([sys.base_prefix, interpreter()])
-    protected, unprotected = _protection(spec)
+    protected, watched = protection(spec)
     who = identity(
         (owners[path] for path in (*spec.filesystem.write, *spec.filesystem.read)),
         keeps_root=Control.PROCESS_ISOLATION in spec.allow_degraded,
@@ -137,7 +141,8 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = ()) -> Survey:
         launcher=launcher,
         denied=denied,
         protected=protected,
-        unprotected=unprotected,
+        watched=watched,
+        git_identity=git_identity(home) if spec.filesystem.base == "tools" else b"",
         owners=owners,
         working_directory=_working_directory(),
     )
@@ -209,54 +214,6 @@ def _look(path: str, *, for_writing: bool) -> tuple[int, int]:
     if for_writing and not os.access(path, os.W_OK):
         raise SpecError(f"{path!r} cannot be written by this user; give the user access, or name it in filesystem.read")
     return found.st_uid, found.st_gid
-
-
-def _protection(spec: SandboxSpec) -> tuple[tuple[str, ...], tuple[tuple[str, str | None], ...]]:
-    tree = spec.filesystem.tree()
-    found: dict[str, None] = {}
-    loose: dict[str, str | None] = {}
-    for root in spec.filesystem.write:
-        for group in sorted(spec.filesystem.protect):
-            for name in layouts().protect[group]:
-                path = f"{root.rstrip('/')}/{name}"
-                if path in tree and tree[path] is not Access.WRITE:
-                    continue
-                link = _first_link(root, name)
-                if link and group == "git":
-                    raise SpecError(
-                        f"{link!r} is a symbolic link where a box must keep a file in place; replace it by what it points to, or remove it"
-                    )
-                if not link and _mode(path) is not None:
-                    found[path] = None
-                else:
-                    loose[link or path] = os.readlink(link) if link else None
-        pointer = f"{root.rstrip('/')}/.git"
-        if stat.S_ISREG(_mode(pointer) or 0):
-            found[pointer] = None  # a worktree or submodule: the file says where the repository is
-    loose.update(
-        {path: None for path in spec.filesystem.deny if _mode(path) is None and _is_below_writable(path, tree)}
-    )
-    return tuple(found), tuple(loose.items())
-
-
-def _is_below_writable(path: str, tree: Mapping[str, Access]) -> bool:
-    return path != "/" and access_of(os.path.dirname(path), tree) is Access.WRITE
-
-
-def _first_link(root: str, name: str) -> str | None:
-    """
-    The first symbolic link on the way from *root* to *name* below it. A mount cannot
-    hold a link in place, and following it would show the box what it points to.
-    """
-    path = root.rstrip("/")
-    for component in name.split("/"):
-        path = f"{path}/{component}"
-        mode = _mode(path)
-        if mode is None:
-            return None
-        if stat.S_ISLNK(mode):
-            return path
-    return None
 
 
 # --- who ------------------------------------------------------------------------

@@ -57,7 +57,8 @@ class Mount:
     One step of building the box's file tree, in order.
 
     Attributes:
-        kind: What is done at *target*.
+        kind: What is done at *target*: `data` is a read-only file with other content
+            than the host's, `file` a copy the box may change.
         target: The path in the box.
         source: The host path for binds; the link's text for a symlink.
         size: Bytes, for a tmpfs.
@@ -68,7 +69,7 @@ class Mount:
             is opened on.
     """
 
-    kind: Literal["bind", "ro-bind", "dev-bind", "tmpfs", "proc", "dev", "symlink", "remount-ro", "data"]
+    kind: Literal["bind", "ro-bind", "dev-bind", "tmpfs", "proc", "dev", "symlink", "remount-ro", "data", "file"]
     target: str
     source: str = ""
     size: int | None = None

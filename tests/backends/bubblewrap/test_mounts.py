@@ -48,7 +48,8 @@ def survey(
         launcher=launcher,
         denied=denied,
         protected=protected,
-        unprotected=(),
+        watched=(),
+        git_identity=b"",
         owners=dict.fromkeys(named, (0, 0)),
         working_directory="/",
     )

@@ -27,7 +27,7 @@ def enforcement(spec: SandboxSpec, facts: BubblewrapFacts) -> Enforcement:
             Control.FS_WRITE: _enforced("mount namespace of named paths" + layer),
             Control.FS_DENY_INSIDE_ALLOW: _deny(facts),
             Control.FS_OVERLAY: _absent("no overlay layer in this version"),
-            Control.NET_NONE: _network(spec),
+            Control.NET_NONE: _network(spec, facts),
             Control.NET_ALLOWLIST: _absent("no egress proxy in this version"),
             Control.PROCESS_ISOLATION: _isolation(facts),
             Control.PROCESS_KILL_TREE: _enforced("the box's first process takes its namespace along"),
@@ -42,6 +42,10 @@ def enforcement(spec: SandboxSpec, facts: BubblewrapFacts) -> Enforcement:
             Control.LIMITS_OUTPUT: _enforced("bounded by the reader, then SIGKILL"),
         }
     )
+
+
+_UNIX_SOCKETS_ABI = 9
+"""From here on Landlock decides about connecting to socket files, too."""
 
 
 def _enforced(reason: str) -> ControlState:
@@ -61,15 +65,17 @@ def _keeps_root(facts: BubblewrapFacts) -> bool:
 
 
 def _deny(facts: BubblewrapFacts) -> ControlState:
-    loose = len(facts.survey.unprotected) if facts.survey else 0
+    loose = len(facts.survey.watched) if facts.survey else 0
     if loose:
         return _partial(f"{loose} protected names do not exist yet, so they are looked for after the run")
     return _enforced("mounts over denied and protected paths, ancestors pinned")
 
 
-def _network(spec: SandboxSpec) -> ControlState:
+def _network(spec: SandboxSpec, facts: BubblewrapFacts) -> ControlState:
     if spec.network.mode == "none":
-        return _enforced("network namespace with nothing but its own loopback")
+        own = "network namespace with nothing but its own loopback"
+        open_sockets = facts.survey is not None and facts.survey.owners and facts.landlock_abi < _UNIX_SOCKETS_ABI
+        return _enforced(own + ("; a socket file in a named directory stays one" if open_sockets else ""))
     return _absent("the spec asks for the host's network")
 
 

@@ -26,6 +26,7 @@ _NOTHING = 0o000
 _PASS_THROUGH = 0o111
 _PRIVATE_MODE = 0o700
 _SHARED_MODE = 0o1777
+_FILE_MODE = 0o644
 
 
 class Node(Enum):
@@ -180,11 +181,7 @@ def mounts(tree: Tree, spec: SandboxSpec, survey: Survey, *, data: Mapping[str, 
         _mount(path, node, tree, spec, survey, data)
         for path, node in sorted(tree.nodes.items(), key=lambda item: _depth(item[0]))
     ]
-    steps += [
-        Mount("data", path, fd=fd, perms=0o444)
-        for path, fd in sorted(data.items())
-        if tree.nodes.get(path) is not Node.HIDDEN
-    ]
+    steps += [_content(path, fd, tree) for path, fd in sorted(data.items()) if tree.nodes.get(path) is not Node.HIDDEN]
     steps += [
         Mount("proc", "/proc"),
         Mount("dev", "/dev"),
@@ -212,6 +209,15 @@ def _mount(path: str, node: Node, tree: Tree, spec: SandboxSpec, survey: Survey,
         case Node.HIDDEN:
             opens = any(other != path and is_inside(other, path) for other in tree.nodes)
             return Mount("tmpfs", path, size=_DEV_BYTES, perms=_PASS_THROUGH if opens else _NOTHING)
+
+
+def _content(path: str, fd: int, tree: Tree) -> Mount:
+    """
+    A file with other content than the host's: the box's own in a private directory.
+    """
+    if tree.at(path) is Node.PRIVATE:
+        return Mount("file", path, fd=fd, perms=_FILE_MODE)
+    return Mount("data", path, fd=fd, perms=0o444)
 
 
 def _owner(path: str, survey: Survey) -> tuple[int, int] | None:

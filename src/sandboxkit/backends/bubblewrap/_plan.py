@@ -119,8 +119,8 @@ def _notes(spec: SandboxSpec, survey: Survey) -> tuple[str, ...]:
     notes = []
     if survey.identity.keeps_root:
         notes.append("the command keeps uid 0, because process.isolation may be degraded")
-    if survey.unprotected and spec.filesystem.write:
-        notes.append(f"{len(survey.unprotected)} protected names do not exist and are looked for after the run")
+    if survey.watched:
+        notes.append(f"{len(survey.watched)} protected names do not exist and are looked for after the run")
     if spec.filesystem.allow_host_interpreter_writes:
         notes.append("the box may write what this library runs from")
     return tuple(notes)
@@ -154,6 +154,9 @@ def _data_files(
     }
     if not survey.identity.is_named and tree.at("/etc/passwd") is Node.READ:
         contents["/etc/passwd"], contents["/etc/group"] = _users(survey, facts)
+    settings = f"{survey.box_home}/.gitconfig"
+    if survey.git_identity and tree.at(settings) is Node.PRIVATE:
+        contents[settings] = survey.git_identity
     data = {path: next(numbers) for path in sorted(contents)}
     return tuple(PlanFile(fd, contents[path], f"content of {path}") for path, fd in data.items()), data
 
@@ -311,6 +314,8 @@ def _step(step: Mount, staging: Staging | None, staged: Iterator[int]) -> tuple[
             return (*_perms(step), "--size", str(step.size), "--tmpfs", step.target)
         case "data":
             return (*_perms(step), "--ro-bind-data", str(step.fd), step.target)
+        case "file":
+            return (*_perms(step), "--file", str(step.fd), step.target)
         case "symlink":
             return ("--symlink", step.source, step.target)
         case "proc" | "dev" | "remount-ro":

@@ -9,16 +9,16 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from sandboxkit.backends._contract import PIPE, BoxProcess, Sandbox
+from sandboxkit.backends._protection import violations
 from sandboxkit.backends.bubblewrap._detect import refusal
 from sandboxkit.backends.bubblewrap._plan import BubblewrapFacts, launch_plan
 from sandboxkit.errors import CommandError, SetupError, SpecError
-from sandboxkit.model import Enforcement, ExecResult, Invocation, Termination, Violation
+from sandboxkit.model import Enforcement, ExecResult, Invocation, Termination
 from sandboxkit.process import launch, open_streams, run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 
-    from sandboxkit.backends._survey import Survey
     from sandboxkit.model import LaunchPlan, SandboxSpec
     from sandboxkit.process import Outcome, Running, Streams
 
@@ -149,7 +149,7 @@ class BubblewrapSandbox(Sandbox):
             backend="bubblewrap",
             enforcement=self._enforcement,
             usage=outcome.usage,
-            violations=_violations(self._facts.survey),
+            violations=violations(self._facts.survey.watched if self._facts.survey else ()),
         )
 
 
@@ -202,24 +202,3 @@ def _termination(outcome: Outcome, cpu: float | None) -> Termination:
     used = outcome.usage.cpu_user_s + outcome.usage.cpu_system_s
     proved = outcome.signal in (_SIGKILL, _SIGXCPU) and used >= cpu - _CPU_ACCOUNTS_DIFFER_S
     return Termination.CPU_LIMIT if proved else outcome.termination
-
-
-def _violations(survey: Survey | None) -> tuple[Violation, ...]:
-    return tuple(
-        Violation(
-            "protected-path-created",
-            path,
-            "it was made or changed by the run, and is denied to it, or executed or obeyed by other programs",
-        )
-        for path, link in (survey.unprotected if survey else ())
-        if _is_changed(path, link)
-    )
-
-
-def _is_changed(path: str, link: str | None) -> bool:
-    if link is None:
-        return os.path.lexists(path)
-    try:
-        return os.readlink(path) != link
-    except OSError:
-        return True
