@@ -226,3 +226,10 @@ class SandboxBackend(ABC):
         """
         A box under *spec*. Leaving the context ends everything in it.
         """
+
+    def open_detected(self, spec: SandboxSpec, detection: Detection) -> AbstractAsyncContextManager[Sandbox]:
+        """
+        As `open`, for a caller that has just called `detect(spec)`; a backend may spare
+        itself to look again.
+        """
+        return self.open(spec)

@@ -68,7 +68,7 @@ class Selection:
             EnforcementError: The box that opened holds less than *spec* requires.
             SetupError: It did not come up.
         """
-        async with self.backend.open(spec) as box:
+        async with self.backend.open_detected(spec, self.detection) as box:
             found = self.verification.apply(box.enforcement)
             if missing := found.missing(spec.requirements()):
                 raise EnforcementError({self.backend.name: _missing(missing)})

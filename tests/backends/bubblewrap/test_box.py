@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
+from sandboxkit import process
 from sandboxkit.backends.bubblewrap import BubblewrapBackend
 from sandboxkit.backends.bubblewrap._detect import refusal
 from sandboxkit.errors import (
@@ -241,11 +242,26 @@ async def test_a_link_put_in_a_paths_place_after_the_look_is_not_followed(worksp
     target.mkdir()
     other.mkdir()
     async with BubblewrapBackend().open(SandboxSpec.workspace_write(target)) as box:
-        assert (await box.run(["touch", "here"])).ok
+        plan = box.plan(["touch", "there"], cwd=str(target))
         target.rename(workspace / "moved")
         target.symlink_to(other)
-        with pytest.raises(SetupError, match="replaced while the box was made"):
-            await box.run(["touch", "there"], cwd=str(target))
+        with pytest.raises(SetupError, match="Too many levels of symbolic links"):
+            await process.run(plan)
+    assert list(other.iterdir()) == []
+
+
+async def test_each_command_of_a_box_has_the_host_looked_at_anew(workspace: Path) -> None:
+    target, other = workspace / "ws", workspace / "other"
+    target.mkdir()
+    other.mkdir()
+    async with BubblewrapBackend().open(SandboxSpec.workspace_write(target)) as box:
+        assert (await box.run(["git", "init", "-q", "."])).ok
+        refused = await box.run(["sh", "-c", "echo x > .git/hooks/post-checkout"])
+        assert "Read-only file system" in refused.text("stderr")
+        target.rename(workspace / "moved")
+        target.symlink_to(other)
+        with pytest.raises(SpecError, match="through a symbolic link"):
+            await box.run(["touch", "there"])
     assert list(other.iterdir()) == []
 
 

@@ -15,10 +15,10 @@ import anyio.to_thread
 
 from sandboxkit.backends._contract import Detection, Facts, SandboxBackend
 from sandboxkit.backends._obstacles import Obstacle
-from sandboxkit.backends._survey import survey
 from sandboxkit.backends.bubblewrap._detect import refusal, unusable, user_databases
 from sandboxkit.backends.bubblewrap._enforcement import enforcement
-from sandboxkit.backends.bubblewrap._plan import BubblewrapFacts, launch_plan
+from sandboxkit.backends.bubblewrap._facts import BubblewrapFacts
+from sandboxkit.backends.bubblewrap._plan import launch_plan
 from sandboxkit.backends.bubblewrap._program import features, find_programs, landlock_abi
 from sandboxkit.backends.bubblewrap._sandbox import BubblewrapSandbox
 from sandboxkit.errors import BackendUnavailableError, BrokerError, LaunchError, SetupError, SpecError
@@ -69,7 +69,7 @@ class BubblewrapBackend(SandboxBackend):
             self._found = found if found.available else None  # what is missing may come
         if spec is None or not found.available:
             return found
-        return replace(found, facts=_for_spec(_own(found.facts), spec))
+        return replace(found, facts=_own(found.facts).surveyed(spec))
 
     def enforcement(self, spec: SandboxSpec, facts: Facts) -> Enforcement:
         """
@@ -88,22 +88,23 @@ class BubblewrapBackend(SandboxBackend):
         """
         A box under *spec*.
         """
-        found = await self.detect(spec)
-        if not found.available:
-            raise BackendUnavailableError(_NAME, found.reason, found.remedy)
-        facts = _own(found.facts)
-        yield BubblewrapSandbox(spec, facts, enforcement(spec, facts))
+        async with self.open_detected(spec, await self.detect(spec)) as box:
+            yield box
+
+    @asynccontextmanager
+    async def open_detected(self, spec: SandboxSpec, detection: Detection) -> AsyncIterator[BubblewrapSandbox]:
+        """
+        A box under *spec*, on what `detect(spec)` has just found.
+        """
+        if not detection.available:
+            raise BackendUnavailableError(_NAME, detection.reason, detection.remedy)
+        yield BubblewrapSandbox(spec, _own(detection.facts))
 
 
 def _own(facts: Facts) -> BubblewrapFacts:
     if not isinstance(facts, BubblewrapFacts):
         raise SpecError("these facts are another backend's; use those of BubblewrapBackend.detect()")
     return facts
-
-
-def _for_spec(facts: BubblewrapFacts, spec: SandboxSpec) -> BubblewrapFacts:
-    programs = [facts.program.path] if facts.program else []
-    return replace(facts, survey=survey(spec, programs=programs))
 
 
 async def _detect(origins: tuple[Origin, ...]) -> Detection:
@@ -152,7 +153,7 @@ async def _trial(facts: BubblewrapFacts) -> Obstacle | None:
     Why a box does not start here, or None: only starting one tells.
     """
     spec = SandboxSpec.isolated()
-    box = BubblewrapSandbox(spec, _for_spec(facts, spec), enforcement(spec, facts))
+    box = BubblewrapSandbox(spec, facts.surveyed(spec))
     try:
         result = await box.run([facts.interpreter, "-I", "-S", "-c", "pass"], timeout=_PATIENCE)
     except SetupError as exc:

@@ -10,7 +10,7 @@ from sandboxkit.confine import ARCHITECTURES
 from sandboxkit.model import Control, ControlState, Enforcement, Grade
 
 if TYPE_CHECKING:
-    from sandboxkit.backends.bubblewrap._plan import BubblewrapFacts
+    from sandboxkit.backends.bubblewrap._facts import BubblewrapFacts
     from sandboxkit.model import SandboxSpec
 
 __all__ = ["enforcement"]

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import marshal
 import pkgutil
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sandboxkit.backends._contract import Facts
 from sandboxkit.backends.bubblewrap._mounts import Node, Tree, box_tree, mounts
 from sandboxkit.confine import landlock_rules, rlimits, seccomp_filter
 from sandboxkit.errors import SpecError
@@ -20,10 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from sandboxkit.backends._survey import Survey
+    from sandboxkit.backends.bubblewrap._facts import BubblewrapFacts
     from sandboxkit.backends.bubblewrap._program import Program
     from sandboxkit.model import Invocation, LandlockRules, SandboxSpec
 
-__all__ = ["BubblewrapFacts", "launch_plan"]
+__all__ = ["launch_plan"]
 
 # Descriptors in the started program; one more is PROGRAM_FD.
 _ARGS, _SECCOMP, _STATUS, _REPORT, _PAYLOAD, _CODE = 3, 4, 5, 6, 7, 8
@@ -31,47 +31,6 @@ _MANY = 1 << 16
 _BOOT = f"import marshal,os;exec(marshal.loads(os.read({_CODE},1<<24)))"
 _STAGE = "/tmp"
 _SHELL_NAME = "sandbox"
-
-
-@dataclass(frozen=True, slots=True)
-class BubblewrapFacts(Facts):
-    """
-    What this machine has for bubblewrap.
-
-    Attributes:
-        program: The bwrap that is executed, or None.
-        landlock_abi: The kernel's Landlock ABI; 0 for none.
-        machine: The architecture, as uname(2) names it.
-        kernel: The kernel's release.
-        interpreter: The Python that runs the in-box child.
-        survey: The host as one spec needs it, or None where no spec was given.
-        passwd: The content of /etc/passwd and of /etc/group, for a user without an
-            entry there.
-    """
-
-    program: Program | None = None
-    landlock_abi: int = 0
-    machine: str = ""
-    kernel: str = ""
-    interpreter: str = ""
-    survey: Survey | None = None
-    passwd: tuple[bytes, bytes] = (b"", b"")
-
-    def to_dict(self) -> dict[str, Any]:
-        """
-        The facts worth showing to people, JSON-ready.
-        """
-        program = self.program
-        return {
-            "bwrap": program.path if program else None,
-            "bwrap_origin": program.origin if program else None,
-            "bwrap_version": program.version if program else None,
-            "kernel": self.kernel,
-            "machine": self.machine,
-            "landlock_abi": self.landlock_abi,
-            "disable_userns": bool(program and "--disable-userns" in program.options),
-            "interpreter": self.interpreter,
-        }
 
 
 def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFacts) -> LaunchPlan:

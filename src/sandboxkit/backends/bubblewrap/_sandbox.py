@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from sandboxkit.backends._contract import PIPE, BoxProcess, Sandbox
 from sandboxkit.backends._protection import violations
 from sandboxkit.backends.bubblewrap._detect import refusal
-from sandboxkit.backends.bubblewrap._plan import BubblewrapFacts, launch_plan
+from sandboxkit.backends.bubblewrap._enforcement import enforcement
+from sandboxkit.backends.bubblewrap._plan import launch_plan
 from sandboxkit.errors import CommandError, SetupError, SpecError
 from sandboxkit.model import Enforcement, ExecResult, Invocation, Termination
 from sandboxkit.process import launch, open_streams, run
@@ -19,6 +20,7 @@ from sandboxkit.process import launch, open_streams, run
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 
+    from sandboxkit.backends.bubblewrap._facts import BubblewrapFacts
     from sandboxkit.model import LaunchPlan, SandboxSpec
     from sandboxkit.process import Outcome, Running, Streams
 
@@ -31,13 +33,15 @@ _CPU_ACCOUNTS_DIFFER_S = 0.1
 class BubblewrapSandbox(Sandbox):
     """
     A box of bubblewrap. Each command has its own namespaces, /tmp and home; what
-    commands share is what the spec lets them write.
+    commands share is what the spec lets them write. So each has the host looked at
+    anew: an earlier one may have left a link, or a repository to protect.
     """
 
-    def __init__(self, spec: SandboxSpec, facts: BubblewrapFacts, enforcement: Enforcement) -> None:
+    def __init__(self, spec: SandboxSpec, facts: BubblewrapFacts) -> None:
         self._spec = spec
         self._facts = facts
-        self._enforcement = enforcement
+        self._enforcement = enforcement(spec, facts)
+        self._is_fresh = True
 
     @property
     def spec(self) -> SandboxSpec:
@@ -68,15 +72,18 @@ class BubblewrapSandbox(Sandbox):
             CommandError: *argv* is empty or holds a NUL byte.
             SpecError: *cwd* is not visible in the box.
         """
-        words = tuple(argv)
-        if not words or not words[0]:
-            raise CommandError("it is empty; name a program")
-        if any("\0" in word for word in words):
-            raise CommandError("a word holds a NUL byte, which no program can be given")
         passed = self._spec.environment.apply(os.environ) if environment is None else environment
-        return launch_plan(
-            Invocation(words, tuple(passed.items()), cwd, tuple(sorted(pass_fds))), self._spec, self._facts
-        )
+        invocation = Invocation(_checked(argv), tuple(passed.items()), cwd, tuple(sorted(pass_fds)))
+        return launch_plan(invocation, self._spec, self._facts)
+
+    def _look(self) -> BubblewrapSandbox:
+        """
+        This box with a fresh look at the host, for one command.
+        """
+        if self._is_fresh:
+            self._is_fresh = False
+            return self
+        return BubblewrapSandbox(self._spec, self._facts.surveyed(self._spec))
 
     async def run(
         self,
@@ -90,7 +97,8 @@ class BubblewrapSandbox(Sandbox):
         """
         Runs *argv* to its end; see `Sandbox.run`.
         """
-        plan = self.plan(argv, cwd=cwd, environment=environment)
+        box = self._look()
+        plan = box.plan(argv, cwd=cwd, environment=environment)
         try:
             outcome = await run(
                 plan,
@@ -101,7 +109,7 @@ class BubblewrapSandbox(Sandbox):
         except SetupError as exc:
             meaning = refusal(exc.problem)
             raise SetupError("bubblewrap", f"{meaning.reason}; {meaning.remedy}") from exc
-        return self._result(outcome)
+        return box.result(outcome)
 
     @asynccontextmanager
     async def start(
@@ -121,7 +129,8 @@ class BubblewrapSandbox(Sandbox):
         """
         if not self._spec.process.tty:
             _refuse_terminals((stdin, stdout, stderr, *pass_fds))
-        plan = self.plan(argv, cwd=cwd, environment=environment, pass_fds=pass_fds)
+        box = self._look()
+        plan = box.plan(argv, cwd=cwd, environment=environment, pass_fds=pass_fds)
         carriers = plan.confinement.pass_fds if plan.confinement else ()
         async with (
             open_streams(stdin, stdout, stderr) as streams,
@@ -135,9 +144,12 @@ class BubblewrapSandbox(Sandbox):
             ) as running,
         ):
             streams.close_far_ends()
-            yield BubblewrapProcess(running, streams, self._result)
+            yield BubblewrapProcess(running, streams, box.result)
 
-    def _result(self, outcome: Outcome) -> ExecResult:
+    def result(self, outcome: Outcome) -> ExecResult:
+        """
+        What came back, with what was enforced and what was done against the spec.
+        """
         return ExecResult(
             exit_code=outcome.exit_code,
             signal=outcome.signal,
@@ -151,6 +163,15 @@ class BubblewrapSandbox(Sandbox):
             usage=outcome.usage,
             violations=violations(self._facts.survey.watched if self._facts.survey else ()),
         )
+
+
+def _checked(argv: Sequence[str]) -> tuple[str, ...]:
+    words = tuple(argv)
+    if not words or not words[0]:
+        raise CommandError("it is empty; name a program")
+    if any("\0" in word for word in words):
+        raise CommandError("a word holds a NUL byte, which no program can be given")
+    return words
 
 
 def _refuse_terminals(fds: Iterable[int | None]) -> None:
