@@ -161,6 +161,29 @@ def test_it_goes_on_after_shutdown(spec: SandboxSpec) -> None:
     assert _said(spec) == "hello\n"
 
 
+def test_an_approver_may_use_the_blocking_door(spec: SandboxSpec) -> None:
+    seen: list[str] = []
+
+    async def approve(_request: sandboxkit.ApprovalRequest) -> sandboxkit.ApprovalReply:
+        seen.append(_said(spec))
+        return sandboxkit.ApprovalReply(approved=True)
+
+    policy = sandboxkit.ExecPolicy.from_dict({"rules": [{"id": "asks", "prefix": ["true"], "action": "ask"}]})
+    router = sandboxkit.AutoSandboxRouter(policy=policy, approver=sandboxkit.CallbackApprover(approve))
+    assert sync.run(["true"], spec=spec, router=router).ok
+    assert seen == ["hello\n"]
+
+
+def test_a_box_cannot_wait_for_itself(spec: SandboxSpec) -> None:
+    with sync.open_sandbox(spec) as box:
+
+        async def inside() -> None:
+            box.run(["true"])
+
+        with pytest.raises(RuntimeError, match="on the loop that runs it"):
+            box._loop.call(inside)
+
+
 # --- fork -----------------------------------------------------------------------------
 
 
@@ -208,6 +231,32 @@ def test_a_fork_inside_the_body_leaves_the_box_to_the_parent(spec: SandboxSpec) 
 
 
 # --- the end --------------------------------------------------------------------------
+
+FORKED = """
+import os, sys
+from sandboxkit import SandboxSpec, sync
+spec = SandboxSpec.workspace_write(".")
+sync.run(["true"], spec=spec)
+if os.fork() == 0:
+    if "use" in sys.argv:
+        sync.run(["true"], spec=spec)
+    sys.exit(7)  # with everything an interpreter does at its end
+print(os.waitstatus_to_exitcode(os.wait()[1]), sync.run(["true"], spec=spec).outcome, flush=True)
+"""
+
+NO_DESCRIPTORS = """
+import os, resource
+from sandboxkit import SandboxError, SandboxSpec, router, sync
+spec = SandboxSpec.workspace_write(".")
+limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1, limits[1]))
+try:
+    sync.run(["true"], spec=spec)
+except SandboxError as exc:
+    print(type(exc).__name__, flush=True)
+resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+print(sync.run(["true"], spec=spec).outcome, flush=True)
+"""
 
 INTERRUPTED = """
 import sys
@@ -298,6 +347,25 @@ def test_the_interpreter_ends_promptly_whatever_runs(tmp_path: Path) -> None:
     assert out in ("", "ShutDownError\n")
     assert time.monotonic() - started < 15
     assert not _is_running("sleep 61")
+
+
+def test_a_process_without_descriptors_says_so_and_recovers(tmp_path: Path) -> None:
+    with _started(NO_DESCRIPTORS, tmp_path) as program:
+        out, err = program.communicate(timeout=30)
+    assert (out, err) == ("LaunchError\nexited with code 0\n", "")
+
+
+@pytest.mark.parametrize("word", ["use", "leave"])
+def test_a_forked_child_ends_like_any_other(tmp_path: Path, word: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", FORKED, word],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("7 exited with code 0\n", "")
 
 
 def test_a_call_after_the_end_is_refused(tmp_path: Path) -> None:

@@ -24,13 +24,14 @@ import os
 import threading
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager, suppress
+from contextvars import Context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar, final
 
 import anyio
-from anyio.from_thread import start_blocking_portal
+from anyio.from_thread import BlockingPortal
 
-from sandboxkit.errors import ShutDownError
+from sandboxkit.errors import LaunchError, ShutDownError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -79,8 +80,25 @@ class _Loop:
     """
 
     def __init__(self) -> None:
-        self._context = start_blocking_portal()
-        self._portal = self._context.__enter__()
+        ready: Future[BlockingPortal] = Future()
+
+        async def serve() -> None:
+            async with BlockingPortal() as portal:
+                ready.set_result(portal)
+                await portal.sleep_until_stopped()
+
+        def work() -> None:
+            try:
+                # In an empty context: one inherited from a running loop would claim that this thread has it.
+                Context().run(anyio.run, serve)
+            except BaseException as exc:
+                if ready.done():
+                    raise
+                ready.set_exception(exc)
+
+        self.thread = threading.Thread(target=work, name="sandboxkit-sync", daemon=True)
+        self.thread.start()
+        self._portal = ready.result()
         self._pid = os.getpid()
 
     @property
@@ -132,6 +150,10 @@ class _Loop:
     def _start(self, function: Callable[[], Awaitable[T]]) -> _Work[T]:
         if not self.is_ours:
             raise ShutDownError("this belongs to the process that this one was forked from; open it anew here")
+        if threading.current_thread() is self.thread:
+            raise RuntimeError(
+                "a box cannot be waited for on the loop that runs it; use `async with sandboxkit.open_sandbox(...)`"
+            )
         ended = threading.Event()
 
         async def awaited() -> T:
@@ -151,10 +173,9 @@ class _Loop:
         """
         if not self.is_ours:
             return
-        with suppress(RuntimeError, TimeoutError):
-            thread = self._portal.start_task_soon(threading.current_thread).result(_END_SECONDS)
+        with suppress(RuntimeError):  # it has ended
             self._portal.start_task_soon(self._portal.stop, True)
-            thread.join(_END_SECONDS)
+        self.thread.join(_END_SECONDS)
 
 
 class _Shared:
@@ -164,24 +185,32 @@ class _Shared:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._loop: _Loop | None = None
+        self._loops: list[_Loop] = []
 
     def loop(self) -> _Loop:
         """
-        The loop, started if there is none yet.
+        The loop that carries out what this thread asks for, started if there is none.
+
+        What runs on a loop itself, such as an approver, is given the next one: its own
+        could not do anything while it waits.
 
         Raises:
             ShutDownError: The interpreter is ending, so no thread starts any more.
+            LaunchError: The process has no descriptors left.
         """
+        thread = threading.current_thread()
         with self._lock:
-            if self._loop is None:
+            place = next((place for place, loop in enumerate(self._loops, start=1) if loop.thread is thread), 0)
+            if place == len(self._loops):
                 try:
-                    self._loop = _Loop()
+                    self._loops.append(_Loop())
                 except RuntimeError as exc:
                     raise ShutDownError("the interpreter is ending, so nothing is run any more") from exc
+                except OSError as exc:
+                    raise LaunchError(f"the event loop did not start: {exc.strerror}") from exc
                 # Registered later than the broker's own end, so it comes earlier: commands are cancelled while a broker can end them.
-                atexit.register(self._loop.close)
-            return self._loop
+                atexit.register(self._loops[place].close)
+            return self._loops[place]
 
 
 _shared = _Shared()
@@ -189,7 +218,7 @@ _inherited: list[_Shared] = []
 
 
 def _drop_after_fork() -> None:
-    # The thread stayed in the parent. Its loop is kept and not collected, because that would warn of a loop left open.
+    # The thread stayed in the parent. Its loop is kept and not collected: that would warn of a loop left open.
     global _shared
     _inherited.append(_shared)
     _shared = _Shared()
