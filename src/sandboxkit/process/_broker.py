@@ -151,24 +151,62 @@ class IdMaps:
 
 def stage(order: dict[str, Any], namespaces: list[int | None]) -> None:
     """
-    Clones every source into a private mount namespace, then gives up root for good.
+    Enters a private mount namespace that has every source, and an unprivileged uid.
+
+    Root stays the saved uid, for the way back; a program that is executed meanwhile
+    does not get it, because exec overwrites the saved uid with the effective one.
     """
     checked("unshare the mount namespace", libc.unshare(CLONE_NEWNS))
     mount(None, b"/", None, MS_REC | MS_PRIVATE, None)
-    trees = [clone_tree(path, namespace) for (path, _), namespace in zip(order["sources"], namespaces, strict=True)]
-    directory = os.fsencode(order["directory"])
-    mount(b"tmpfs", directory, b"tmpfs", MS_NOSUID | MS_NODEV, b"size=1m,mode=0755")
-    for number, tree in enumerate(trees):
-        place = b"%s/%d" % (directory, number)
-        if os.fstat(tree).st_mode & 0o170000 == 0o040000:
-            os.mkdir(place)
-        else:
-            os.close(os.open(place, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o444))
-        kernel("attach", SYS_MOVE_MOUNT, tree, b"", AT_FDCWD, place, MOVE_MOUNT_F_EMPTY_PATH)
-        os.close(tree)
-    os.setgroups([])
-    os.setresgid(order["gid"], order["gid"], order["gid"])
-    os.setresuid(order["uid"], order["uid"], order["uid"])
+    trees: list[int] = []
+    try:
+        for (path, _), namespace in zip(order["sources"], namespaces, strict=True):
+            clone_tree(path, namespace, trees)
+        directory = os.fsencode(order["directory"])
+        mount(b"tmpfs", directory, b"tmpfs", MS_NOSUID | MS_NODEV, b"size=1m,mode=0755")
+        for number, tree in enumerate(trees):
+            attach(tree, b"%s/%d" % (directory, number))
+    finally:
+        close_all(trees)
+    os.setresgid(order["gid"], order["gid"], 0)
+    os.setresuid(order["uid"], order["uid"], 0)
+
+
+def attach(tree: int, place: bytes) -> None:
+    """
+    Mounts the detached *tree* at *place*, which is made for it.
+    """
+    if os.fstat(tree).st_mode & 0o170000 == 0o040000:
+        os.mkdir(place)
+    else:
+        os.close(os.open(place, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o444))
+    kernel("attach", SYS_MOVE_MOUNT, tree, b"", AT_FDCWD, place, MOVE_MOUNT_F_EMPTY_PATH)
+
+
+class Home:
+    """
+    Where the broker of a root caller belongs, to come back from staging.
+    """
+
+    def __init__(self) -> None:
+        self.namespace = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+        self.root = os.open("/", os.O_PATH | os.O_CLOEXEC)
+        os.setgroups([])  # no started program is to have root's other groups
+
+    def come_back(self) -> None:
+        """
+        Takes the uid, the mount namespace and the root directory again; without them
+        the broker would be of no use, so it ends.
+        """
+        try:
+            os.setresuid(0, 0, 0)
+            os.setresgid(0, 0, 0)
+            checked("come back", libc.setns(self.namespace, CLONE_NEWNS))
+            os.fchdir(self.root)
+            os.chroot(".")  # setns() also leaves a chroot the application lives in
+            os.chdir("/")
+        except OSError:
+            os._exit(70)
 
 
 def lend_streams(moves: list[tuple[int, int]], uid: int, gid: int) -> None:
@@ -181,9 +219,10 @@ def lend_streams(moves: list[tuple[int, int]], uid: int, gid: int) -> None:
             os.fchown(source, uid, gid)
 
 
-def clone_tree(path: str, namespace: int | None) -> int:
+def clone_tree(path: str, namespace: int | None, trees: list[int]) -> None:
     """
-    A detached copy of the mount at *path*, id-mapped by *namespace* unless None.
+    Adds to *trees* a detached copy of the mount at *path*, id-mapped by *namespace*
+    unless None.
 
     The path was real when the plan was made; a link put there since is refused, since
     root would follow it anywhere.
@@ -191,12 +230,14 @@ def clone_tree(path: str, namespace: int | None) -> int:
     how = struct.pack("QQQ", os.O_PATH | os.O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS)
     place = kernel(f"open {path}", SYS_OPENAT2, AT_FDCWD, os.fsencode(path), how, len(how))
     flags = OPEN_TREE_CLONE | os.O_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE
-    tree = kernel(f"open {path}", SYS_OPEN_TREE, place, b"", flags)
-    os.close(place)
+    try:
+        tree = kernel(f"open {path}", SYS_OPEN_TREE, place, b"", flags)
+    finally:
+        os.close(place)
+    trees.append(tree)
     if namespace is not None:
         attributes = struct.pack("QQQQ", MOUNT_ATTR_IDMAP, 0, 0, namespace)
         kernel(f"id-map {path}", SYS_MOUNT_SETATTR, tree, b"", AT_EMPTY_PATH, attributes, len(attributes))
-    return tree
 
 
 def above(fds: list[int], floor: int) -> list[int]:
@@ -239,6 +280,16 @@ def tell(control: socket.socket, message: dict[str, object]) -> None:
         control.send(json.dumps(message).encode())
     except OSError:
         pass  # it went away; its end of the socket says so too
+
+
+def failure(error: Exception) -> dict[str, object]:
+    """
+    The message about a launch that *error* ended.
+    """
+    number = getattr(error, "errno", None) or errno.EINVAL
+    if isinstance(error, StagingError):
+        return {"error": "staging", "errno": number, "text": f"{error.strerror}: {os.strerror(number)}"}
+    return {"error": "broker", "errno": number, "text": str(error)}
 
 
 class Box:
@@ -360,6 +411,54 @@ def children() -> set[int]:
         return {pid for pid in found if parent_of(pid) == os.getpid()}
 
 
+def spawn(order: dict[str, Any], moves: list[tuple[int, int]]) -> int:
+    """
+    Starts the program of *order* as this process is now, without copying it.
+    """
+    actions = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in moves]
+    return os.posix_spawn(
+        order["argv"][0],
+        order["argv"],
+        order["environment"],
+        file_actions=actions,
+        setsigdef=IGNORED,
+        setsigmask=(),
+    )
+
+
+def fork(order: dict[str, Any], moves: list[tuple[int, int]], report: int) -> int:
+    """
+    Starts the program of *order* in a child that first takes its limits, its session
+    and its working directory, which posix_spawn(3) cannot give.
+    """
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    step = "exec"
+    try:
+        for number in IGNORED:
+            signal.signal(number, signal.SIG_DFL)
+        os.setsid()
+        step = "cwd"
+        os.chdir(order["cwd"])
+        step = "limits"
+        for number, limit in order["rlimits"]:
+            set_limit(number, limit)
+        libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(125)
+        step = "exec"
+        for source, target in moves:
+            os.dup2(source, target)
+        os.execve(order["argv"][0], order["argv"], order["environment"])
+    except OSError as error:
+        failure = {"error": step, "errno": error.errno or errno.EIO, "text": str(error.strerror)}
+        os.write(report, json.dumps(failure).encode() + b"\n")
+    finally:
+        os._exit(125)
+
+
 class Broker:
     """
     The event loop over the channel, the application and the boxes.
@@ -370,6 +469,7 @@ class Broker:
         self.idle_seconds = idle_seconds
         self.boxes: dict[int, Box] = {}
         self.maps = IdMaps()
+        self.home: Home | None = None
         self.is_closing = False
         self.actions: dict[int, Callable[[], None]] = {}
         self.poll = select.epoll()
@@ -509,9 +609,7 @@ class Broker:
                 order = json.loads(file.read())
             pid = self.start(order, fds, report)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            number = getattr(error, "errno", None) or errno.EINVAL
-            refused = {"error": "broker", "errno": number, "text": str(error)}
-            tell(control, refused)
+            tell(control, failure(error))
             tell(control, {"done": -1})
             control.close()
             os.close(status)
@@ -534,59 +632,27 @@ class Broker:
         copies = above([*fds, *[report] * len(reports)], floor)
         try:
             moves = list(zip(copies, [*targets, *reports], strict=True))
-            if order["staging"] or order["is_direct"]:
-                return self.fork(order, moves, report)
-            actions = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in moves]
-            return os.posix_spawn(
-                order["argv"][0],
-                order["argv"],
-                order["environment"],
-                file_actions=actions,
-                setsigdef=IGNORED,
-                setsigmask=(),
-            )
+            if order["is_direct"]:
+                return fork(order, moves, report)
+            if order["staging"]:
+                return self.spawn_staged(order, moves)
+            return spawn(order, moves)
         finally:
             close_all(copies)
 
-    def fork(self, order: dict[str, Any], moves: list[tuple[int, int]], report: int) -> int:
+    def spawn_staged(self, order: dict[str, Any], moves: list[tuple[int, int]]) -> int:
         """
-        Starts the program in a child that first changes what exec keeps.
+        Starts the program with the uid and the files that the staging of *order* gives.
         """
         staging = order["staging"]
-        namespaces = self.namespaces(staging) if staging else []
-        parent = os.getpid()
-        pid = os.fork()
-        if pid:
-            return pid
-        stage_name = "exec"
+        namespaces = self.namespaces(staging)
+        lend_streams(moves, staging["uid"], staging["gid"])
+        home = self.home = self.home or Home()
         try:
-            for number in IGNORED:
-                signal.signal(number, signal.SIG_DFL)
-            os.setsid()
-            if staging:
-                stage_name = "staging"
-                lend_streams(moves, staging["uid"], staging["gid"])
-                stage(staging, namespaces)
-            stage_name = "cwd"
-            os.chdir(order["cwd"])
-            stage_name = "limits"
-            for number, limit in order["rlimits"]:
-                set_limit(number, limit)
-            libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
-            if os.getppid() != parent:
-                os._exit(125)
-            stage_name = "exec"
-            for source, target in moves:
-                os.dup2(source, target)
-            os.execve(order["argv"][0], order["argv"], order["environment"])
-        except OSError as error:
-            text = str(error.strerror)
-            if isinstance(error, StagingError):
-                text = f"{text}: {os.strerror(error.errno or 0)}"
-            failure = {"error": stage_name, "errno": error.errno or errno.EIO, "text": text}
-            os.write(report, json.dumps(failure).encode() + b"\n")
+            stage(staging, namespaces)
+            return spawn(order, moves)
         finally:
-            os._exit(125)
+            home.come_back()
 
     def namespaces(self, staging: dict[str, Any]) -> list[int | None]:
         """
