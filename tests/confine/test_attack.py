@@ -33,6 +33,8 @@ NONE = 2**64 - 1
 HIGH = 1 << 32
 """A bit the kernel does not look at in an `int`."""
 SIGCHLD = 17
+TMPFILE = 0o20000000 | {"aarch64": 0o40000}.get(os.uname().machine, 0o200000)
+"""O_TMPFILE: the bit of its own, and O_DIRECTORY."""
 
 
 class Attempt(NamedTuple):
@@ -113,6 +115,20 @@ REFUSED = {
     "ioperm": Attempt("ioperm", (70000, 1, 0), EPERM),
     "personality READ_IMPLIES_EXEC": Attempt("personality", (0x400000,), ENOSYS),
     "personality MMAP_PAGE_ZERO, upper half set": Attempt("personality", (HIGH | 0x100000,), ENOSYS),
+    "chmod u+s": Attempt("chmod", (BAD, 0o4755), EPERM),
+    "chmod g+s": Attempt("chmod", (BAD, 0o2755), EPERM),
+    "chmod u+s, upper half set": Attempt("chmod", (BAD, HIGH | 0o4755), EPERM),
+    "fchmod u+s": Attempt("fchmod", (NONE, 0o104755), EPERM),
+    "fchmodat ug+s": Attempt("fchmodat", (NONE, BAD, 0o6755), EPERM),
+    "fchmodat2 u+s": Attempt("fchmodat2", (NONE, BAD, HIGH | 0o4000, 0), EPERM),
+    "creat g+s": Attempt("creat", (BAD, 0o2000), EPERM),
+    "mknod u+s": Attempt("mknod", (BAD, 0o104755, 0), EPERM),
+    "mknodat g+s": Attempt("mknodat", (NONE, BAD, 0o102755, 0), EPERM),
+    "open u+s": Attempt("open", (BAD, 0o101, 0o4755), EPERM),
+    "openat u+s": Attempt("openat", (NONE, BAD, 0o101, 0o4755), EPERM),
+    "openat u+s, upper halves set": Attempt("openat", (NONE, BAD, HIGH | 0o101, HIGH | 0o4755), EPERM),
+    "openat g+s without a name": Attempt("openat", (NONE, BAD, TMPFILE | 0o1, 0o2755), EPERM),
+    "openat2": Attempt("openat2", (NONE, BAD, BAD, 24), ENOSYS),
     "unshare NEWTIME": Attempt("unshare", (NEWUSER | NEWTIME,), EPERM),
     "unshare NEWUSER, upper half set": Attempt("unshare", (HIGH | NEWUSER,), EPERM),
     "clone NEWUSER, upper half set": Attempt("clone", (HIGH | NEWUSER | SIGCHLD, 0, 0, 0, 0), EPERM),
@@ -141,6 +157,18 @@ SAME = {
     "TIOCGPTN, sign-extended as musl does": Attempt("ioctl", (NONE, 0xFFFFFFFF80045430, BAD), errno.EBADF),
     "personality query": Attempt("personality", (0xFFFFFFFF,), 0),
     "personality ADDR_NO_RANDOMIZE": Attempt("personality", (0x40000,), 0),
+    "chmod a+t": Attempt("chmod", (BAD, 0o1777), errno.EFAULT),
+    "fchmod, what an unsigned short does not hold": Attempt("fchmod", (NONE, 0xFFFF0000 | 0o755), errno.EBADF),
+    "fchmodat": Attempt("fchmodat", (NONE, BAD, 0o755), errno.EFAULT),
+    "fchmodat2": Attempt("fchmodat2", (NONE, BAD, 0o755, 0), errno.EFAULT),
+    "creat": Attempt("creat", (BAD, 0o1777), errno.EFAULT),
+    "mknod": Attempt("mknod", (BAD, 0o100644, 0), errno.EFAULT),
+    "mknodat": Attempt("mknodat", (NONE, BAD, 0o10644, 0), errno.EFAULT),
+    "open that makes nothing, mode of whatever was there": Attempt("open", (BAD, 2, 0o7777), errno.EFAULT),
+    "openat that makes nothing, mode of whatever was there": Attempt("openat", (NONE, BAD, 2, NONE), errno.EFAULT),
+    "openat of a directory": Attempt("openat", (NONE, BAD, TMPFILE & ~0o20000000, 0o7777), errno.EFAULT),
+    "openat": Attempt("openat", (NONE, BAD, 0o101, 0o1666), errno.EFAULT),
+    "openat without a name": Attempt("openat", (NONE, BAD, TMPFILE | 0o1, 0o600), errno.EFAULT),
     "unshare FILES": Attempt("unshare", (0x400,), 0),
     "clone": Attempt("clone", (SIGCHLD, 0, 0, 0, 0), 0),
     "clone, exit signal with NEWTIME's bit": Attempt("clone", (NEWTIME, 0, 0, 0, 0), 0),

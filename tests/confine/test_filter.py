@@ -16,6 +16,7 @@ import shutil
 import struct
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyseccomp
 import pytest
@@ -24,6 +25,9 @@ import sandboxkit.confine
 from sandboxkit.confine import ARCHITECTURES, _bake, _seccomp, seccomp_filter
 from sandboxkit.confine._rules import Call, calls
 from sandboxkit.errors import SetupError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 ALLOW = 0x7FFF0000
 KILL = 0x80000000
@@ -34,6 +38,13 @@ VARIANTS = list(itertools.product(ARCHITECTURES, (False, True), (False, True)))
 
 BAKED_WITH = (2, 5)
 BY_ARGUMENT = {"clone", "unshare", "socket", "socketpair", "ioctl", "personality"}
+MODE_AT = {
+    **dict.fromkeys(("chmod", "creat", "fchmod", "mknod"), 1),
+    **dict.fromkeys(("fchmodat", "fchmodat2", "mknodat", "open"), 2),
+    "openat": 3,
+}
+MODES = (0, 0o644, 0o777, 0o1777, 0o2000, 0o2755, 0o4000, 0o4755, 0o6000, 0o7777, 0o100644, 0o102644, 0o104644)
+FLAGS = (0, 1, 2, 0o77, 0o100, 0o101, 0o1102, 0o20000000, 0o20200002, 0o20040001, 0o20000100, 0o200000, 0o57777677)
 NEW = 0x7E020000
 HIGH = (0, 1 << 32, 0xFFFFFFFF << 32)
 PLAIN = [*range(48), 0x5401, 0x5412, 0x5413, 0x541B, 0x541C, 0x541D, 0x5422, 0x5423, 0x5424, 0xFFFFFFFF, 0x7FFFFFFF]
@@ -41,12 +52,26 @@ BITS = [1 << bit for bit in range(32)]
 GIVEN = [0x3D0F00, 0x4111, 0x1200011, 0x60008, 0x40008, 0x20008, 0x400000, 0x400008, 0x80045430, 0x1005412]
 
 
-def arguments() -> list[tuple[int, int, int]]:
+Arguments = tuple[int, int, int, int]
+
+
+def arguments() -> list[Arguments]:
     chance = random.Random(7)
     values = [*PLAIN, *BITS, *GIVEN, *(chance.getrandbits(32) for _ in range(200))]
-    first = [(value | high, value | high, third) for value in values for high in HIGH for third in (0, 9)]
-    netlink = [(16 | high, 0, value | other) for value in values for high in HIGH for other in HIGH]
+    first = [(value | high, value | high, third, value | high) for value in values for high in HIGH for third in (0, 9)]
+    netlink = [(16 | high, 0, value | other, 0) for value in values for high in HIGH for other in HIGH]
     return first + netlink
+
+
+def creating(at: int) -> Iterator[Arguments]:
+    """
+    Every flag and mode with the mode as argument *at* and the flags before it.
+    """
+    pairs = [*itertools.product((*FLAGS, *BITS), MODES), *itertools.product(FLAGS, BITS)]
+    for (flags, mode), high, other in itertools.product(pairs, HIGH, (0, 0xFFFFFFFF)):
+        before = [other] * (at - 1)
+        one, two, three, four, *_ = *before, flags | high, mode | high, other, other
+        yield one, two, three, four
 
 
 ARGUMENTS = arguments()
@@ -95,11 +120,11 @@ def interpret(program: bytes, arch: int, number: int, args: tuple[int, ...] = ()
                 raise AssertionError(f"instruction {code:#x}")
 
 
-def expected(call: Call, args: tuple[int, int, int], ptrace: bool, userns: bool) -> int:
+def expected(call: Call, args: Arguments, ptrace: bool, userns: bool) -> int:
     """
     The decision, written down a second time and without masks or blocks.
     """
-    one, two, three = (value & 0xFFFFFFFF for value in args)
+    one, two, three, _ = low = [value & 0xFFFFFFFF for value in args]
     match call.rule:
         case "allow":
             return ALLOW
@@ -117,6 +142,10 @@ def expected(call: Call, args: tuple[int, int, int], ptrace: bool, userns: bool)
             return EPERM if one & NEW and not userns else ALLOW
         case "unshare":
             return EPERM if one & (NEW | 0x80) and not userns else ALLOW
+        case "mode" | "open":
+            at = MODE_AT[call.name]
+            makes = call.rule == "mode" or low[at - 1] // 0o100 % 2 or low[at - 1] // 0o20000000 % 2
+            return EPERM if makes and low[at] // 0o2000 % 4 else ALLOW
         case "ioctl":
             return EPERM if two in (0x5412, 0x541C, 0x5423) else ALLOW
         case "personality":
@@ -135,9 +164,15 @@ def expected(call: Call, args: tuple[int, int, int], ptrace: bool, userns: bool)
             raise AssertionError(call)
 
 
+def tried(call: Call) -> Iterable[Arguments]:
+    if call.name in MODE_AT:
+        return creating(MODE_AT[call.name])
+    return ARGUMENTS if call.rule in BY_ARGUMENT else ARGUMENTS[:3]
+
+
 def assert_decides(program: bytes, arch: str, ptrace: bool, userns: bool) -> None:
     for call in calls(arch):
-        for args in ARGUMENTS if call.rule in BY_ARGUMENT else ARGUMENTS[:3]:
+        for args in tried(call):
             assert interpret(program, TOKENS[arch], call.number, args) == expected(call, args, ptrace, userns), (
                 call,
                 args,

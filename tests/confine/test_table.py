@@ -31,7 +31,7 @@ SPELLED = {"fstatat": "newfstatat"}
 TOKENS = {"x86_64": pyseccomp.Arch.X86_64, "aarch64": pyseccomp.Arch.AARCH64}
 RULES = {
     *("absent", "refused", "ptrace", "namespace", "clone3", "clone"),
-    *("unshare", "socket", "socketpair", "ioctl", "personality"),
+    *("unshare", "socket", "socketpair", "ioctl", "personality", "mode", "open"),
 }
 
 

@@ -557,7 +557,6 @@ answers["marked"] = [entry.name for entry in os.scandir(".") if entry.stat().st_
 )
 
 
-@pytest.mark.xfail(strict=True, reason="the seccomp filter does not look at the mode of chmod, open and mknod")
 async def test_no_file_is_marked_to_run_as_its_owner(boxes: Boxes, ws: Path, outside: Path) -> None:
     # A root caller's workspace belongs to root on the host, and so does a file made in the box:
     # with the mark, whoever reaches it there becomes root.

@@ -68,24 +68,47 @@ def _by_name(arch: str, wanted: list[Rule]) -> bytes:
 
 
 # filter.h, seccomp.h: the few instructions of the part in front, (code, jt, jf, k).
-_LOAD, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
-_OFFSET_NUMBER, _OFFSET_ARCH = 0, 4
+_LOAD, _AND, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
+_OFFSET_NUMBER, _OFFSET_ARCH, _OFFSET_ARGUMENTS = 0, 4, 16
+_Instruction = tuple[int, int, int, int]
 
 
 def _by_number(arch: str, wanted: list[Rule]) -> bytes:
     # Jumps are relative, so libseccomp's program can simply follow. It checks the
     # architecture once more, and kills what is foreign.
-    answers = sorted((rule.call.number, rule.action) for rule in wanted)
-    behind = 2 * len(answers)
+    by_call = sorted(wanted, key=lambda rule: rule.call.number)
+    blocks = [_block(number, list(of)) for number, of in itertools.groupby(by_call, lambda rule: rule.call.number)]
+    behind = sum(map(len, blocks))
     instructions = [
         (_LOAD, 0, 0, _OFFSET_ARCH),
         (_IF_EQUAL, 0, behind + 2, _TOKENS[arch]),
         (_LOAD, 0, 0, _OFFSET_NUMBER),
-        (_IF_AT_LEAST, 0, behind, answers[0][0]),
+        (_IF_AT_LEAST, 0, behind, by_call[0].call.number),
+        *itertools.chain.from_iterable(blocks),
     ]
-    for number, action in answers:
-        instructions += [(_IF_EQUAL, 0, 1, number), (_RETURN, 0, 0, action)]
     return b"".join(struct.pack("<HBBI", *instruction) for instruction in instructions)
+
+
+def _block(number: int, answers: list[Rule]) -> list[_Instruction]:
+    # What is done with one call. Nothing falls out of it: behind a test, the number is
+    # no longer what is loaded.
+    body = [instruction for rule in answers for instruction in _answer(rule)]
+    if all(rule.tests for rule in answers):
+        body.append((_RETURN, 0, 0, DEFAULT))
+    return [(_IF_EQUAL, 0, len(body), number), *body]
+
+
+def _answer(rule: Rule) -> list[_Instruction]:
+    # Both architectures are little-endian: the low half of an argument comes first.
+    instructions: list[_Instruction] = [(_RETURN, 0, 0, rule.action)]
+    for test in reversed(rule.tests):
+        instructions = [
+            (_LOAD, 0, 0, _OFFSET_ARGUMENTS + 8 * test.argument),
+            (_AND, 0, 0, test.mask),
+            (_IF_EQUAL, 0, len(instructions), test.value),
+            *instructions,
+        ]
+    return instructions
 
 
 def main(directory: Path) -> None:

@@ -65,9 +65,9 @@ class Test:
     """
     Whether the low 32 bits of an argument, under *mask*, equal *value*.
 
-    Every argument that is tested is an `int` in the kernel. The upper half of its
-    register means nothing there, and a filter that compared it could be passed by
-    setting a bit in it.
+    Every argument that is tested is an `int` in the kernel, or shorter. The upper half
+    of its register means nothing there, and a filter that compared it could be passed
+    by setting a bit in it.
     """
 
     argument: int
@@ -165,19 +165,54 @@ _NEW_NAMESPACES = {
 _CLONE_NEWTIME = 0x00000080
 
 
-def _without_flags(call: Call, flags: Collection[int]) -> Iterator[Rule]:
-    # The flags are argument 0 of clone and unshare, on both architectures.
+def _without(call: Call, argument: int, flags: Collection[int], *given: Test) -> Iterator[Rule]:
+    # Where *given* holds, none of *flags* may be set.
     for flag in flags:
-        yield Rule(call, _REFUSED, (Test(0, flag, flag),))
-    yield Rule(call, ALLOW, (Test(0, sum(flags), 0),))
+        yield Rule(call, _REFUSED, (*given, Test(argument, flag, flag)))
+    yield Rule(call, ALLOW, (*given, Test(argument, sum(flags), 0)))
 
 
+# The flags are argument 0 of clone and unshare, on both architectures.
 def _clone(call: Call) -> Iterator[Rule]:
-    return _without_flags(call, _NEW_NAMESPACES.values())
+    return _without(call, 0, _NEW_NAMESPACES.values())
 
 
 def _unshare(call: Call) -> Iterator[Rule]:
-    return _without_flags(call, [*_NEW_NAMESPACES.values(), _CLONE_NEWTIME])
+    return _without(call, 0, [*_NEW_NAMESPACES.values(), _CLONE_NEWTIME])
+
+
+# stat.h: S_ISUID, S_ISGID. What a box leaves in its workspace belongs, on the host, to
+# the workspace's owner, who may be root: with the mark, whoever reaches the file there
+# runs it as that owner. no_new_privs and nosuid hold only inside. mkdir and mkdirat may
+# be asked for the marks, the kernel leaves them out (fs/namei.c, vfs_mkdir).
+_MARKS = (0o4000, 0o2000)
+_MODE_ARGUMENT = {
+    "chmod": 1,
+    "creat": 1,
+    "fchmod": 1,
+    "fchmodat": 2,
+    "fchmodat2": 2,
+    "mknod": 1,
+    "mknodat": 2,
+    "open": 2,
+    "openat": 3,
+}
+# fcntl.h: O_CREAT, __O_TMPFILE; only with one of them is there a mode, otherwise the
+# register holds whatever it held before. O_TMPFILE itself has O_DIRECTORY in it, which
+# arm64 numbers differently; these two it takes from asm-generic.
+_CREATING = (0o100, 0o20000000)
+
+
+def _mode(call: Call) -> Iterator[Rule]:
+    return _without(call, _MODE_ARGUMENT[call.name], _MARKS)
+
+
+def _open(call: Call) -> Iterator[Rule]:
+    mode = _MODE_ARGUMENT[call.name]
+    flags = mode - 1
+    yield Rule(call, ALLOW, (Test(flags, sum(_CREATING), 0),))
+    for flag in _CREATING:
+        yield from _without(call, mode, _MARKS, Test(flags, flag, flag))
 
 
 # socket.h, netlink.h. AF_VSOCK reaches the hypervisor past any network namespace,
@@ -232,6 +267,8 @@ def _personality(call: Call) -> Iterator[Rule]:
 _BY_ARGUMENT: dict[str, Callable[[Call], Iterator[Rule]]] = {
     "clone": _clone,
     "ioctl": _ioctl,
+    "mode": _mode,
+    "open": _open,
     "personality": _personality,
     "socket": _socket,
     "socketpair": _socketpair,

@@ -9,6 +9,19 @@ as in small containers. A test compiles them again and compares.
 What a filter does not do: it sees numbers, not memory, so it can judge no path, no
 address and no structure. Files are Landlock's and the mounts' matter, the network is
 the namespace's.
+
+No call may set the set-user-ID or set-group-ID bit, with nested user namespaces or
+without: the file would carry it on the host, where it lets others act as the
+workspace's owner. What that costs, and where it ends:
+
+- The filter cannot tell a directory from a file. None can be made set-group-ID, nor can
+  the mode of one that inherited the bit be changed to another with it: `git init
+  --shared` fails, and so does `cp -a` of such a directory.
+- `openat2` is absent; see the table.
+- A file that has the bit when the box starts keeps it while it is rewritten through a
+  shared mapping; the kernel takes it away only on write, truncation and chown.
+- File capabilities are an attribute, which a filter cannot see. They take CAP_SETFCAP,
+  which a box has nowhere, as long as it cannot map the uids of a nested namespace.
 """
 
 from __future__ import annotations
