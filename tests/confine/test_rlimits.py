@@ -4,9 +4,11 @@ Limits become the kernel's numbers, and the kernel keeps them.
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -18,12 +20,12 @@ ALWAYS = ((7, 1024), (8, 8 * MIB), (12, 819_200))
 
 
 def test_default_limits() -> None:
-    assert rlimits(Limits()) == ((1, 8192 * MIB), (2, 4096 * MIB), (4, 0), (6, 513), *ALWAYS)
+    assert rlimits(Limits()) == ((1, 8192 * MIB), (2, 4096 * MIB), (4, 1), (6, 513), *ALWAYS)
 
 
 def test_no_limits() -> None:
     limits = Limits(cpu=None, memory_bytes=None, processes=None, file_size_bytes=None, wall=None)
-    assert rlimits(limits) == ((4, 0), *ALWAYS)
+    assert rlimits(limits) == ((4, 1), *ALWAYS)
 
 
 @pytest.mark.parametrize(("seconds", "limit"), [(0.001, 1), (1.0, 1), (1.5, 2), (60.0, 60)])
@@ -71,3 +73,23 @@ def test_the_kernel_keeps_them(tmp_path: object, name: str, said: str) -> None:
 
 def test_processor_time_kills(tmp_path: object) -> None:
     assert attempt("processor time", LIMITED, f"{tmp_path}/f").returncode == -9
+
+
+CRASH = "import os, resource, sys\nresource.setrlimit(4, (int(sys.argv[1]),) * 2)\nos.abort()"
+
+
+def crash(where: Path, limit: int) -> list[str]:
+    """
+    What a process that dies under *limit* leaves behind.
+    """
+    command = [sys.executable, "-I", "-S", "-c", CRASH, str(limit)]
+    assert subprocess.run(command, cwd=where, timeout=20, check=False).returncode == -6
+    return os.listdir(where)
+
+
+def test_a_crash_leaves_no_core_file(tmp_path: Path) -> None:
+    assert crash(tmp_path, dict(rlimits(Limits()))[resource.RLIMIT_CORE]) == []
+    pattern = Path("/proc/sys/kernel/core_pattern").read_text()
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    if hard == resource.RLIM_INFINITY and pattern[0] not in "/|@":
+        assert crash(tmp_path, hard) != []

@@ -147,7 +147,7 @@ async def test_the_limits_are_the_specs(boxes: Boxes, ws: Path) -> None:
         ws, limits=Limits(memory_bytes=1 << 30, processes=99, file_size_bytes=1 << 20, open_files=77)
     )
     inside = await boxes.act(spec, LIMITS)
-    assert inside["RLIMIT_CORE"] == [0, 0]
+    assert inside["RLIMIT_CORE"] == [1, 1]
     assert inside["RLIMIT_DATA"] == [1 << 30] * 2
     assert inside["RLIMIT_FSIZE"] == [1 << 20] * 2
     assert inside["RLIMIT_NOFILE"] == [77] * 2

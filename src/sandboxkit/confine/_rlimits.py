@@ -16,6 +16,7 @@ __all__ = ["rlimits"]
 # those of the machine that plans, which need not be Linux.
 _CPU, _FSIZE, _DATA, _CORE, _NPROC, _NOFILE, _MEMLOCK, _MSGQUEUE = 0, 1, 2, 4, 6, 7, 8, 12
 
+_NO_HANDLER = 1
 _SUPERVISORS = 1
 _LOCKED_BYTES = 8 * 1024 * 1024
 _QUEUED_BYTES = 819_200
@@ -34,16 +35,24 @@ def rlimits(limits: Limits) -> tuple[tuple[int, int], ...]:
     Shared memory and files in memory count nowhere here. A process at its limit of
     processor time is killed.
 
-    Always: no core dumps, which may go to a program of the host; 8 MiB of locked
-    memory, as Linux 5.16 gives everyone; 800 KiB in message queues, its default too.
+    Always: no core dumps; 8 MiB of locked memory, as Linux 5.16 gives everyone; 800 KiB
+    in message queues, its default too.
 
-    Source: getrlimit(2).
+    The limit of a core dump is 1 byte and not 0. Both are less than a dump can be, so no
+    file is written. But where kernel.core_pattern is a pipe, the kernel starts that
+    program of the host, as root and with what the process wrote into its memory, under
+    any limit except 1. A process may still lower its own to 0 and have the program
+    started, and a launcher that runs under 0 leaves it at that; and a pattern that names
+    a socket (Linux 6.16) heeds no limit. On a host for commands nobody trusts, the
+    pattern should be a file.
+
+    Source: getrlimit(2), core(5), fs/coredump.c (coredump_pipe).
     """
     wanted = {
         _CPU: None if limits.cpu is None else math.ceil(limits.cpu),
         _FSIZE: limits.file_size_bytes,
         _DATA: limits.memory_bytes,
-        _CORE: 0,
+        _CORE: _NO_HANDLER,
         # The child that starts the command and waits for it is a process of the box too. It
         # is the first one (bwrap --as-pid-1): an init of bwrap's own would count as well.
         _NPROC: None if limits.processes is None else limits.processes + _SUPERVISORS,
