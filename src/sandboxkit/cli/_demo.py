@@ -150,7 +150,7 @@ def _scenes(stage: Path, listener: _Listener) -> tuple[_Scene, ...]:
         ),
         _Scene(
             "the home is hidden", "cat ~/.* ~/*", boxed, box,
-            holds=lambda r: not r.ok and not r.stdout,
+            holds=lambda r: not r.ok and _is_git_identity(r.stdout),
         ),
         _Scene(
             "the network is off", "bash connect.sh", boxed, box,
@@ -167,6 +167,13 @@ def _scenes(stage: Path, listener: _Listener) -> tuple[_Scene, ...]:
             holds=lambda r: r.termination is Termination.TIMED_OUT,
         ),
     )  # fmt: skip
+
+
+def _is_git_identity(shown: bytes) -> bool:
+    """
+    Whether *shown* has nothing but the name git knows the user by, which a box gets.
+    """
+    return all(line.startswith((b"[user]", b"\tname", b"\temail")) for line in shown.splitlines())
 
 
 async def _play(scene: _Scene, router: AutoSandboxRouter, cwd: str) -> tuple[_Row, ExecResult | None]:

@@ -22,7 +22,7 @@ from pydantic import (
 
 from sandboxkit.errors import SpecError
 from sandboxkit.model._control import BASELINE, Control, Grade
-from sandboxkit.model._paths import Access, strictest
+from sandboxkit.model._paths import Access, access_of, strictest
 from sandboxkit.model._real_path import real_path
 from sandboxkit.model._spec_problems import problems
 
@@ -454,6 +454,16 @@ class SandboxSpec(_Model):
             require={c: max(self.require.get(c, Grade.ABSENT), other.require.get(c, Grade.ABSENT)) for c in controls},
             allow_degraded=self.allow_degraded & other.allow_degraded,
         )
+
+    def starting_places(self, cwd: str, home: str) -> tuple[str, ...]:
+        """
+        Where a command starts whose caller names no directory, best first: in *cwd*, the
+        application's, if the spec names it; else in what it names; else in *home*. The
+        first that is a directory counts.
+        """
+        tree = self.filesystem.tree()
+        here = (cwd,) if access_of(cwd, tree) >= Access.READ else ()
+        return (*here, *self.filesystem.write, *self.filesystem.read, home)
 
     def timeout(self, asked: float | None) -> float | None:
         """

@@ -28,7 +28,8 @@ class Request:
         command: A text, or words.
         spec: The caller's box, or None.
         stdin: What it reads, or None.
-        cwd: Its working directory, a real path.
+        cwd: Where it starts, a real path: where it is judged.
+        box_cwd: The same, or None where a box chooses by its spec.
         timeout: Seconds, or None.
         environ: The application's variables when it was asked for.
     """
@@ -37,6 +38,7 @@ class Request:
     spec: SandboxSpec | None
     stdin: bytes | None
     cwd: str
+    box_cwd: str | None
     timeout: float | None
     environ: Mapping[str, str]
 
@@ -66,14 +68,24 @@ class Request:
             )
         if stdin is not None and not isinstance(stdin, (bytes, bytearray, memoryview)):
             raise CommandError(f"its input is of type {type(stdin).__name__}; give bytes")
+        place = _starting_place(spec, environ) if spec is not None and cwd is None else working_directory(cwd)
         return cls(
             command=command if isinstance(command, str) else tuple(command),
             spec=spec,
             stdin=None if stdin is None else bytes(stdin),
-            cwd=working_directory(cwd),
+            cwd=place,
+            box_cwd=None if spec is not None and cwd is None else place,
             timeout=_timeout(timeout),
             environ=environ,
         )
+
+
+def _starting_place(spec: SandboxSpec, environ: Mapping[str, str]) -> str:
+    """
+    Where a box under *spec* starts a command by itself; its home is not on the host.
+    """
+    home = environ.get("HOME") or "/"
+    return next((place for place in spec.starting_places(os.getcwd(), home) if os.path.isdir(place)), home)
 
 
 def working_directory(cwd: str | os.PathLike[str] | None) -> str:

@@ -461,7 +461,7 @@ class AutoSandboxRouter:
             path = trusted_program(argv[0])
             if path is not None:
                 return _unboxed(task, (path, *argv[1:]), "direct")
-        invocation = Invocation(task.argv(), tuple(task.environment().items()), task.request.cwd)
+        invocation = Invocation(task.argv(), tuple(task.environment().items()), task.request.box_cwd)
         return _Boxed(await self.registry.active(task.spec), task, invocation)
 
 

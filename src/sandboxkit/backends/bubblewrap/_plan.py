@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sandboxkit.backends.bubblewrap._mounts import Node, Tree, box_tree, mounts
 from sandboxkit.confine import landlock_rules, rlimits, seccomp_filter
 from sandboxkit.errors import SpecError
-from sandboxkit.model import FIRST_FREE_FD, Confinement, LaunchPlan, Mount, PlanFile, Staging, is_inside
+from sandboxkit.model import FIRST_FREE_FD, Confinement, LaunchPlan, Mount, PlanFile, Staging
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -184,20 +184,16 @@ def _landlock(abi: int, tree: Tree) -> LandlockRules | None:
 
 def _working_directory(invocation: Invocation, spec: SandboxSpec, tree: Tree, survey: Survey) -> str:
     asked = invocation.cwd
-    if asked is not None:
-        if tree.at(asked) in (None, Node.HIDDEN) or (tree.at(asked) is Node.PRIVATE and asked not in tree.nodes):
-            raise SpecError(
-                f"the working directory {asked!r} is not visible in the box; name it in filesystem.read or filesystem.write"
-            )
-        return asked
-    named = (*spec.filesystem.write, *spec.filesystem.read)
-    if any(is_inside(survey.working_directory, path) for path in named) and tree.at(survey.working_directory) in (
-        Node.READ,
-        Node.WRITE,
-    ):
-        return survey.working_directory
-    directories = [path for path in named if survey.kinds.get(path) == "directory"]
-    return directories[0] if directories else survey.box_home
+    if asked is None:
+        here, home = survey.working_directory, survey.box_home
+        places = (here, home, *(path for path, kind in survey.kinds.items() if kind == "directory"))
+        return next((place for place in spec.starting_places(here, home) if place in places), home)
+    is_shown = tree.at(asked) in (Node.READ, Node.WRITE) or tree.nodes.get(asked) is Node.PRIVATE
+    if not is_shown:
+        raise SpecError(
+            f"the working directory {asked!r} is not visible in the box; name it in filesystem.read or filesystem.write"
+        )
+    return asked
 
 
 def _payload(confinement: Confinement) -> bytes:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["BubblewrapProcess", "BubblewrapSandbox"]
 
 _SIGKILL, _SIGXCPU = 9, 24
-_CPU_ACCOUNTS_DIFFER_S = 0.1
+_CPU_REPORTED = 0.75
 
 
 class BubblewrapSandbox(Sandbox):
@@ -215,11 +215,11 @@ class BubblewrapProcess(BoxProcess):
 def _termination(outcome: Outcome, cpu: float | None) -> Termination:
     """
     The outcome's own, except that the usage read back may prove the limit of
-    processor time behind a signal. The kernel's two accounts of that time differ by a
-    few ticks.
+    processor time behind a signal. The kernel limits by exact time and reports time
+    sampled by ticks, which a busy machine loses some of.
     """
     if outcome.termination is not Termination.SIGNALED or cpu is None or outcome.usage is None:
         return outcome.termination
     used = outcome.usage.cpu_user_s + outcome.usage.cpu_system_s
-    proved = outcome.signal in (_SIGKILL, _SIGXCPU) and used >= cpu - _CPU_ACCOUNTS_DIFFER_S
+    proved = outcome.signal in (_SIGKILL, _SIGXCPU) and used >= cpu * _CPU_REPORTED
     return Termination.CPU_LIMIT if proved else outcome.termination
