@@ -128,17 +128,19 @@ def benchmark(rounds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as directory:
         spec = SandboxSpec.workspace_write(directory)
         python = interpreter()
-        run = rows(
-            measured(
-                {
-                    "sandboxkit.sync.run": lambda: sync.run([TRUE], spec=spec, cwd=directory).check(),
-                    "bare bwrap": bare_bwrap(box_uid(spec)),
-                    "python3 -I -S -c pass": lambda: subprocess.run([python, "-I", "-S", "-c", "pass"], check=True),
-                    "subprocess.run": lambda: subprocess.run([TRUE], check=True),
-                },
-                rounds,
+        with sync.open_sandbox(spec) as box:
+            run = rows(
+                measured(
+                    {
+                        "sandboxkit.sync.run": lambda: sync.run([TRUE], spec=spec, cwd=directory).check(),
+                        "run in an open box": lambda: box.run([TRUE]).check(),
+                        "bare bwrap": bare_bwrap(box_uid(spec)),
+                        "python3 -I -S -c pass": lambda: subprocess.run([python, "-I", "-S", "-c", "pass"], check=True),
+                        "subprocess.run": lambda: subprocess.run([TRUE], check=True),
+                    },
+                    rounds,
+                )
             )
-        )
         first = subprocess.run([sys.executable, "-c", FIRST_RUN], check=True, capture_output=True, cwd=directory).stdout
     imports = rows(
         measured(
@@ -149,7 +151,7 @@ def benchmark(rounds: int) -> dict[str, Any]:
             max(10, rounds // 4),
         )
     )
-    ours, bwrap, bare_python = run[0].p50_ms, run[1].p50_ms, run[2].p50_ms
+    ours, _, bwrap, bare_python, _ = (row.p50_ms for row in run)
     shares = {"bare bwrap": bwrap, "one start of python": bare_python, "everything else": ours - bwrap - bare_python}
     bars = [
         Bar("a run", ours, bwrap + ALLOWANCE_PYTHON * bare_python + ALLOWANCE_MS),
