@@ -24,17 +24,19 @@ import _ctypes
 import _signal  # type: ignore[import-not-found]  # typeshed knows only signal
 import marshal
 import os
-import resource
 import sys
 
 TYPE_CHECKING = False  # as in typing, whose import is spared
 if TYPE_CHECKING:
+    import resource
     from collections.abc import Callable
     from typing import Any
 
 PR_SET_DUMPABLE = 4
 PR_SET_NO_NEW_PRIVS = 38
 SYS_PRCTL = {"x86_64": 157, "aarch64": 167}
+SYS_PRLIMIT64 = {"x86_64": 302, "aarch64": 261}
+EPERM = 1
 SYS_LANDLOCK_CREATE_RULESET = 444
 SYS_LANDLOCK_ADD_RULE = 445
 SYS_LANDLOCK_RESTRICT_SELF = 446
@@ -220,7 +222,8 @@ def run(order: dict[str, Any], report: int) -> None:
     Confines this process by *order*, starts the command in it and reports its end.
     """
     environment = dict(order["environment"])
-    prctl = SYS_PRCTL[os.uname().machine]
+    machine = os.uname().machine
+    prctl = SYS_PRCTL[machine]
     supervisor = Supervisor()
     supervisor.listen()
     step("descriptors", close_at_exec)
@@ -228,12 +231,12 @@ def run(order: dict[str, Any], report: int) -> None:
     step("privileges", syscall, prctl, PR_SET_DUMPABLE, 0, 0, 0, 0)
     step("cwd", os.chdir, order["cwd"])
     for number, limit in order["rlimits"]:
-        step("limits", set_limit, number, limit)
+        step("limits", set_limit, SYS_PRLIMIT64[machine], number, limit)
     if order["landlock"]:
         step("landlock", restrict_files, order["landlock"])
     supervisor.command = spawn(order["argv"], environment, order["pass_fds"])
     os.write(report, b'{"started": 1}\n')
-    status, usage = supervisor.wait()
+    status, usage = supervisor.wait()  # loads the module resource, beside the command
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -1
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     os.write(
@@ -243,14 +246,15 @@ def run(order: dict[str, Any], report: int) -> None:
     )
 
 
-def set_limit(number: int, limit: int) -> None:
+def set_limit(prlimit: int, number: int, limit: int) -> None:
     """
-    Sets both limits of a resource to *limit*, or to what is permitted if that is less.
+    Sets both limits of a resource to *limit*; what is lower already stays.
     """
-    hard = resource.getrlimit(number)[1]
-    if hard != resource.RLIM_INFINITY:
-        limit = min(limit, hard)
-    resource.setrlimit(number, (limit, limit))
+    try:
+        syscall(prlimit, 0, number, pack((limit, 8), (limit, 8)), 0)
+    except OSError as error:
+        if error.errno != EPERM:
+            raise
 
 
 def main(payload: int, report: int) -> None:

@@ -3,7 +3,9 @@ From an invocation and a spec to the bwrap command line. Pure.
 """
 
 from __future__ import annotations
+import __future__
 
+import ast
 import marshal
 import pkgutil
 from dataclasses import replace
@@ -136,7 +138,12 @@ def _child_code() -> bytes:
     source = pkgutil.get_data("sandboxkit.confine", "_child.py")
     if source is None:
         raise SpecError("the file confine/_child.py is missing from the installed package; reinstall it")
-    return marshal.dumps(compile(source, "sandboxkit-child", "exec", optimize=2, dont_inherit=True))
+    tree = ast.parse(source)
+    tree.body = [node for node in tree.body if not (isinstance(node, ast.ImportFrom) and node.module == "__future__")]
+    flags = (
+        __future__.annotations.compiler_flag
+    )  # instead of the import, which would be one file more to read in every box
+    return marshal.dumps(compile(tree, "sandboxkit-child", "exec", flags, dont_inherit=True, optimize=2))
 
 
 def _filter(spec: SandboxSpec, machine: str) -> bytes:
