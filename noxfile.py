@@ -15,9 +15,15 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import nox
+import nox.command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "venv"
@@ -31,7 +37,7 @@ IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 IN_CI = bool(os.environ.get("CI"))
 
 PASSED_ON = ("CI", "SANDBOXKIT_REQUIRE", "SANDBOXKIT_SOAK_SECONDS", "SANDBOXKIT_SOAK_SEED")
-PARALLEL = ("--numprocesses=auto", "--maxprocesses=4")
+PARALLEL = ("--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile")
 SUITE = (*PARALLEL, "--ignore=tests/conformance", "--ignore=tests/soak")
 COPIED = ("tests", "examples", "docs", "benchmarks", "pyproject.toml", "README.md", "CHANGELOG.md")
 
@@ -196,6 +202,7 @@ def prepare_plain_user(session: nox.Session) -> None:
 
 
 def run_as_plain_user(session: nox.Session, *command: str, env: dict[str, str]) -> None:
+    session.log(f"the same again as the plain user {PLAIN_USER}")
     prepare_plain_user(session)
     drop = ("setpriv", f"--reuid={PLAIN_USER}", f"--regid={PLAIN_USER}", "--init-groups", "--")
     with session.chdir(PLAIN_HOME / "checkout"):
@@ -217,10 +224,22 @@ def pytest_in_lanes(session: nox.Session, *arguments: str, env: dict[str, str] |
     prepare(session)
     session.install(f"{wheel(session)}[all]", *group("test"))
     command = ("-m", "pytest", *arguments, *session.posargs)
-    session.run("python", *command, env=env or {})
+    lanes: dict[str, Callable[[], object]] = {"this user": partial(session.run, "python", *command, env=env or {})}
     if IS_ROOT and sys.platform == "linux":
-        session.log(f"the same again as the plain user {PLAIN_USER}")
-        run_as_plain_user(session, *command, env=env or {})
+        lanes[PLAIN_USER] = partial(run_as_plain_user, session, *command, env=env or {})
+    if failed := [name for name, lane in lanes.items() if not passes(lane)]:
+        session.error(f"failed as {' and as '.join(failed)}")
+
+
+def passes(lane: Callable[[], object]) -> bool:
+    """
+    Whether *lane* passes; that it does not must not keep the next one from running.
+    """
+    try:
+        lane()
+    except nox.command.CommandFailed:
+        return False
+    return True
 
 
 # -- sessions -------------------------------------------------------------------------
