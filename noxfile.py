@@ -299,8 +299,7 @@ def lower_bounds() -> list[str]:
     """
     Each runtime dependency of pyproject.toml, pinned to the least version it allows.
     """
-    extras = PROJECT["project"]["optional-dependencies"]
-    requirements = [*PROJECT["project"]["dependencies"], *extras["bwrap"], *extras["testing"]]
+    requirements = [*PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"]["bwrap"]]
     return sorted(requirement.replace(">=", "==", 1) for requirement in requirements)
 
 
