@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -263,7 +264,7 @@ import sys
 from sandboxkit import SandboxSpec, sync
 print("ready", flush=True)
 try:
-    sync.run(["sh", "-c", "touch started; sleep 61"], spec=SandboxSpec.workspace_write("."))
+    sync.run(["sh", "-c", "touch started; sleep MARK"], spec=SandboxSpec.workspace_write("."))
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
@@ -273,7 +274,7 @@ from sandboxkit import SandboxSpec, sync
 print("ready", flush=True)
 try:
     with sync.open_sandbox(SandboxSpec.workspace_write(".")) as box:
-        box.run(["sh", "-c", "touch started; sleep 61"])
+        box.run(["sh", "-c", "touch started; sleep MARK"])
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
@@ -283,7 +284,7 @@ import pathlib, threading, time
 from sandboxkit import SandboxSpec, sync
 def work():
     try:
-        sync.run(["sh", "-c", "touch started; sleep 61"], spec=SandboxSpec.workspace_write("."))
+        sync.run(["sh", "-c", "touch started; sleep MARK"], spec=SandboxSpec.workspace_write("."))
     except Exception as exc:
         print(type(exc).__name__, flush=True)
 threading.Thread(target=work, daemon=True).start()
@@ -305,9 +306,16 @@ sync.run(["true"], spec=SandboxSpec.workspace_write("."))
 """
 
 
+def _mark(directory: Path) -> str:
+    """
+    How long the command of a test in *directory* sleeps: what no other test's does.
+    """
+    return f"61.{zlib.crc32(bytes(directory)):010d}"
+
+
 def _started(code: str, directory: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", code],
+        [sys.executable, "-W", "error", "-c", code.replace("MARK", _mark(directory))],
         cwd=directory,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -335,7 +343,7 @@ def test_ctrl_c_ends_the_command_first(tmp_path: Path, code: str) -> None:
         out, err = program.communicate(timeout=20)
     assert (out, err) == ("ready\ninterrupted\n", "")
     assert time.monotonic() - asked < 5
-    assert not _is_running("sleep 61")
+    assert not _is_running(f"sleep {_mark(tmp_path)}")
 
 
 def test_the_interpreter_ends_promptly_whatever_runs(tmp_path: Path) -> None:
@@ -346,7 +354,7 @@ def test_the_interpreter_ends_promptly_whatever_runs(tmp_path: Path) -> None:
     assert err == ""
     assert out in ("", "ShutDownError\n")
     assert time.monotonic() - started < 15
-    assert not _is_running("sleep 61")
+    assert not _is_running(f"sleep {_mark(tmp_path)}")
 
 
 def test_a_process_without_descriptors_says_so_and_recovers(tmp_path: Path) -> None:

@@ -67,8 +67,9 @@ def protection(spec: SandboxSpec) -> tuple[tuple[str, ...], tuple[Watched, ...]]
     held: dict[str, None] = {}
     watched: dict[str, Watched] = {}
     for root in spec.filesystem.write:
+        seen: dict[str, int | None] = {}
         for group, path in _names(root.rstrip("/"), spec.filesystem.protect):
-            link = _first_link(root, path)
+            link = _first_link(root, path, seen)
             if link and group == "git":
                 raise SpecError(
                     f"{link!r} is a symbolic link where a box must keep a file in place; "
@@ -76,7 +77,7 @@ def protection(spec: SandboxSpec) -> tuple[tuple[str, ...], tuple[Watched, ...]]
                 )
             if link:
                 watched[link] = Watched(link, _text(link))
-            elif _mode(path) is None:
+            elif seen.get(path) is None:
                 watched[path] = Watched(path)
             else:
                 held[path] = None
@@ -103,14 +104,17 @@ def _names(root: str, groups: Iterable[str]) -> Iterator[tuple[str, str]]:
         yield "git", f"{root}/{_BARE[0]}"  # with it, git takes the directory for a repository
 
 
-def _first_link(root: str, path: str) -> str | None:
+def _first_link(root: str, path: str, seen: dict[str, int | None]) -> str | None:
     """
-    The first symbolic link on the way from *root* to *path* below it.
+    The first symbolic link on the way from *root* to *path* below it. Modes on the way
+    are taken from *seen*, or put there.
     """
     place = root.rstrip("/")
     for component in path[len(place) + 1 :].split("/"):
         place = f"{place}/{component}"
-        mode = _mode(place)
+        if place not in seen:
+            seen[place] = _mode(place)
+        mode = seen[place]
         if mode is None:
             return None
         if stat.S_ISLNK(mode):

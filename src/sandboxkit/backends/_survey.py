@@ -121,7 +121,7 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = ()) -> Survey:
     home = _home()
     system, links = _system()
     tools = (*(_tools(home) if spec.filesystem.base == "tools" else ()), *_name_service(spec))
-    runtime = _existing([sys.base_prefix, interpreter()])
+    runtime = _runtime()
     protected, watched = protection(spec)
     who = identity(
         (owners[path] for path in (*spec.filesystem.write, *spec.filesystem.read)),
@@ -238,6 +238,7 @@ def identity(owners: Iterable[tuple[int, int]] = (), *, keeps_root: bool = False
     return Identity(True, spare, spare, False)
 
 
+@cache
 def _is_host_root(uid: int) -> bool:
     if uid != 0:
         return False
@@ -248,6 +249,7 @@ def _is_host_root(uid: int) -> bool:
     return rows == ["0", "0", str(_WHOLE_RANGE)]
 
 
+@cache
 def _is_named(uid: int) -> bool:
     try:
         pwd.getpwuid(uid)
@@ -359,6 +361,11 @@ def _may_read(who: Identity, path: str) -> bool:
 
 def _launcher(programs: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*_own_paths(), *_existing(programs))))
+
+
+@cache
+def _runtime() -> tuple[str, ...]:
+    return _existing([sys.base_prefix, interpreter()])
 
 
 @cache

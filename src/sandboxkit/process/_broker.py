@@ -11,8 +11,8 @@ Runs under `python -I -S`, standard library only, and imports nothing of the pac
 
 Channel (SEQPACKET): one datagram a launch, with descriptors attached: a control
 socket, a memfd with the plan as JSON, then what the plan's `fds` names. On the control
-socket the broker reports JSON objects, one a datagram, the last one with `done`; the
-application sends `kill` or `signal N`, and closing the socket kills.
+socket the broker reports once, when all has ended, as a JSON object; the application
+sends `kill` or `signal N`, and closing the socket kills.
 
 Source: pidfd_open(2), prctl(2) PR_SET_CHILD_SUBREAPER, openat2(2), mount_setattr(2),
 open_tree(2), move_mount(2), user_namespaces(7).
@@ -304,6 +304,7 @@ class Box:
         self.status = status
         self.init: int | None = None
         self.pending = b""
+        self.records: dict[str, object] = {}
         self.is_killed = False
         self.deadline = None if timeout is None else time.monotonic() + timeout
 
@@ -326,12 +327,6 @@ class Box:
             signal.pidfd_send_signal(self.init if self.init is not None else self.pidfd, number)
         except OSError:
             pass  # it has ended
-
-    def tell(self, message: dict[str, object]) -> None:
-        """
-        Reports *message* to the application.
-        """
-        tell(self.control, message)
 
     def read_status(self) -> bool:
         """
@@ -363,7 +358,7 @@ class Box:
         if "child-pid" in record:
             self.adopt(record["child-pid"])
         elif record.keys() & {"started", "exit", "error"}:
-            self.tell(record)
+            self.records.update(record)
 
     def adopt(self, pid: int) -> None:
         """
@@ -530,7 +525,7 @@ class Broker:
         for box in self.boxes.values():
             if box.deadline is not None and box.deadline <= now:
                 box.deadline = None
-                box.tell({"ended": "timed_out"})
+                box.records["ended"] = "timed_out"
                 box.kill()
         return bool(events)
 
@@ -609,8 +604,7 @@ class Broker:
                 order = json.loads(file.read())
             pid = self.start(order, fds, report)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            tell(control, failure(error))
-            tell(control, {"done": -1})
+            tell(control, {**failure(error), "done": -1})
             control.close()
             os.close(status)
             return
@@ -672,7 +666,7 @@ class Broker:
         while box.read_status():
             if not select.select([box.status], [], [], 0)[0]:
                 break
-        box.tell({"done": status})
+        tell(box.control, {**box.records, "done": status})
         box.close()
 
     def sweep(self) -> None:

@@ -25,6 +25,7 @@ import sys
 import threading
 import weakref
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,14 +96,17 @@ def open_place(path: str) -> int:
     Source: openat2(2), RESOLVE_NO_SYMLINKS.
     """
     how = struct.pack("QQQ", os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS)
-    call = ctypes.CDLL(None, use_errno=True).syscall
-    fd = int(
-        call(ctypes.c_long(_SYS_OPENAT2), ctypes.c_long(_AT_FDCWD), os.fsencode(path), how, ctypes.c_size_t(len(how)))
-    )
+    arguments = (ctypes.c_long(_AT_FDCWD), os.fsencode(path), how, ctypes.c_size_t(len(how)))
+    fd = int(_libc().syscall(ctypes.c_long(_SYS_OPENAT2), *arguments))
     if fd < 0:
         why = os.strerror(ctypes.get_errno())
         raise SetupError("process", f"{path} was replaced while the box was made: {why}")
     return fd
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
 
 
 _SYS_OPENAT2 = 437

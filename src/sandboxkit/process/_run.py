@@ -81,16 +81,15 @@ class Running:
         """
         Waits until the command and everything it started has ended.
         """
-        while not self.is_done:
-            message = await self._control.receive()
-            if message is None:
-                self.is_done = self._is_lost = True
-            elif "ended" in message:
+        if self.is_done:
+            return
+        message = await self._control.receive()
+        self.is_done = True
+        self._is_lost = message is None
+        if message is not None:
+            self._records, self._status = message, message["done"]
+            if "ended" in message:
                 self.ended_for = self.ended_for or Termination(message["ended"])
-            elif "done" in message:
-                self._status, self.is_done = message["done"], True
-            else:
-                self._records.update(message)
 
     def outcome(self, stdout: bytes = b"", stderr: bytes = b"", *, truncated: bool = False) -> Outcome:
         """

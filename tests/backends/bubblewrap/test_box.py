@@ -16,6 +16,7 @@ from sandboxkit import process
 from sandboxkit.backends.bubblewrap import BubblewrapBackend
 from sandboxkit.backends.bubblewrap._detect import refusal
 from sandboxkit.errors import (
+    BackendError,
     BackendUnavailableError,
     CommandError,
     FileAccessError,
@@ -304,3 +305,10 @@ async def test_a_routed_command_needs_no_visible_working_directory(monkeypatch: 
     monkeypatch.chdir("/usr")
     result = await sandboxkit.run("pwd", spec=SandboxSpec.isolated())
     assert result.check().text().strip() == os.path.realpath(os.environ["HOME"])
+
+
+async def test_a_closed_box_starts_nothing() -> None:
+    async with BubblewrapBackend().open(SandboxSpec.isolated()) as box:
+        pass
+    with pytest.raises(BackendError, match="closed"):
+        await box.run(["true"])

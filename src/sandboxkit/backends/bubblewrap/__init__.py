@@ -98,7 +98,11 @@ class BubblewrapBackend(SandboxBackend):
         """
         if not detection.available:
             raise BackendUnavailableError(_NAME, detection.reason, detection.remedy)
-        yield BubblewrapSandbox(spec, _own(detection.facts))
+        box = BubblewrapSandbox(spec, _own(detection.facts))
+        try:
+            yield box
+        finally:
+            box.close()
 
 
 def _own(facts: Facts) -> BubblewrapFacts:

@@ -13,7 +13,7 @@ from sandboxkit.backends._protection import violations
 from sandboxkit.backends.bubblewrap._detect import refusal
 from sandboxkit.backends.bubblewrap._enforcement import enforcement
 from sandboxkit.backends.bubblewrap._plan import launch_plan
-from sandboxkit.errors import CommandError, SetupError, SpecError
+from sandboxkit.errors import BackendError, CommandError, SetupError, SpecError
 from sandboxkit.model import Enforcement, ExecResult, Invocation, Termination
 from sandboxkit.process import launch, open_streams, run
 
@@ -42,6 +42,7 @@ class BubblewrapSandbox(Sandbox):
         self._facts = facts
         self._enforcement = enforcement(spec, facts)
         self._is_fresh = True
+        self._is_closed = False
 
     @property
     def spec(self) -> SandboxSpec:
@@ -76,10 +77,21 @@ class BubblewrapSandbox(Sandbox):
         invocation = Invocation(_checked(argv), tuple(passed.items()), cwd, tuple(sorted(pass_fds)))
         return launch_plan(invocation, self._spec, self._facts)
 
+    def close(self) -> None:
+        """
+        Lets no further command start.
+        """
+        self._is_closed = True
+
     def _look(self) -> BubblewrapSandbox:
         """
         This box with a fresh look at the host, for one command.
+
+        Raises:
+            BackendError: The box was closed.
         """
+        if self._is_closed:
+            raise BackendError("this box is closed; open another for more commands")
         if self._is_fresh:
             self._is_fresh = False
             return self
