@@ -81,7 +81,7 @@ if TYPE_CHECKING:
         Usage,
         Violation,
     )
-    from sandboxkit.policy import ExecPolicy, PolicyRule, get_exec_policy, initialize_exec_policy
+    from sandboxkit.policy import ExecPolicy, PolicyRule, RuleConstraints, get_exec_policy, initialize_exec_policy
     from sandboxkit.process import shutdown
     from sandboxkit.router import AutoSandboxRouter, open_sandbox, run
 
@@ -131,6 +131,7 @@ __all__ = [
     "ProgramNotFoundError",
     "ResultError",
     "RouteResult",
+    "RuleConstraints",
     "RuleMatch",
     "RuleNotFoundError",
     "Sandbox",
@@ -197,7 +198,7 @@ _ROOMS = {
         "Usage",
         "Violation",
     ),
-    "policy": ("ExecPolicy", "PolicyRule", "get_exec_policy", "initialize_exec_policy"),
+    "policy": ("ExecPolicy", "PolicyRule", "RuleConstraints", "get_exec_policy", "initialize_exec_policy"),
     "process": ("shutdown",),
     "router": ("AutoSandboxRouter", "open_sandbox", "run"),
 }
