@@ -116,12 +116,12 @@ def prepare(session: nox.Session) -> None:
         return
     if not is_debian():
         session.error(f"install these with your package manager (Debian's names): {' '.join(missing)}")
-    install = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "install", "-y", "--no-install-recommends", *missing]
     if not IS_ROOT:
-        session.error(f"the tests need more of the system; run: sudo {' '.join(install)}")
+        session.error(f"the tests need more of the system; run: sudo apt-get install -y {' '.join(missing)}")
+    apt = ("apt-get", "-q", "-o", "DPkg::Lock::Timeout=300")
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}
-    session.run("apt-get", "-o", "DPkg::Lock::Timeout=300", "update", "-qq", external=True, env=quiet)
-    session.run(*install, external=True, env=quiet)
+    session.run(*apt, "update", external=True, env=quiet)
+    session.run(*apt, "install", "-y", "--no-install-recommends", *missing, external=True, env=quiet)
     if still := missing_packages():
         session.error(f"still missing after the installation: {' '.join(still)}")
 

@@ -99,3 +99,10 @@ def test_the_reference_has_every_exit_code_and_verb(capsys: pytest.CaptureFixtur
     assert main(["--help"]) == 0
     verbs = re.findall(r"^    (\w+) ", capsys.readouterr().out, re.MULTILINE)
     assert verbs == re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+
+
+def test_every_test_a_page_names_exists() -> None:
+    for page in DOCS.rglob("*.md"):
+        for path, name in re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page.read_text()):
+            assert not name or f"def {name}(" in (DOCS.parent / path).read_text(), f"{page.name}: {path}::{name}"
+            assert (DOCS.parent / path).is_file(), f"{page.name}: {path}"
