@@ -39,6 +39,9 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 def pytest_configure(config: pytest.Config) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell starts its background jobs so; what they start would not hear Ctrl-C either.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _broker_pid() -> int | None:

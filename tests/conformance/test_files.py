@@ -246,9 +246,10 @@ async def test_a_name_is_only_a_name(boxes: Boxes, tmp_path: Path, name: str) ->
 
 
 async def test_a_missing_root_is_refused(boxes: Boxes, ws: Path) -> None:
-    for field in ("write", "read"):
+    missing = (str(ws / "missing"),)
+    for filesystem in (FilesystemPolicy(write=missing), FilesystemPolicy(read=missing)):
         with pytest.raises(SpecError, match="does not exist"):
-            await boxes.run(SandboxSpec(filesystem={field: (str(ws / "missing"),)}), ["true"])  # type: ignore[arg-type]
+            await boxes.run(SandboxSpec(filesystem=filesystem), ["true"])
 
 
 # --- links -----------------------------------------------------------------------------
