@@ -37,9 +37,6 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # A shell starts background jobs with Ctrl-C ignored, and every child would inherit that.
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
