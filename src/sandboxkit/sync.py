@@ -19,6 +19,7 @@ In a forked child nothing of the parent is used: the first call there starts ane
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import os
 import threading
@@ -26,6 +27,7 @@ from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager, suppress
 from contextvars import Context
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar, final
 
 import anyio
@@ -74,6 +76,21 @@ class _Work(Generic[T]):
 
 
 @final
+class _EventLoop(asyncio.SelectorEventLoop):
+    """
+    A loop that can end while the interpreter does. From Python 3.12 on no thread starts
+    then, not even the one that waits for a resolver's; those are ended already.
+    """
+
+    async def shutdown_default_executor(self, *timeout: float | None) -> None:
+        """
+        Waits for the threads of the default executor, if that is still possible.
+        """
+        with suppress(RuntimeError):
+            await super().shutdown_default_executor(*timeout)
+
+
+@final
 class _Loop:
     """
     An event loop in a thread of its own, and the process it belongs to.
@@ -90,7 +107,7 @@ class _Loop:
         def work() -> None:
             try:
                 # In an empty context: one inherited from a running loop would claim that this thread has it.
-                Context().run(anyio.run, serve)
+                Context().run(partial(anyio.run, serve, backend_options={"loop_factory": _EventLoop}))
             except BaseException as exc:
                 if ready.done():
                     raise

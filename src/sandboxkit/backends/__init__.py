@@ -2,7 +2,7 @@
 The ways to isolate a command, the contract they keep, and the registry that picks one.
 
 Whoever makes a backend needs `SandboxBackend`, `Sandbox`, `Detection`, `Facts` and
-`hookimpl`, and the conformance suite in `sandboxkit.testing`.
+`hookimpl`.
 """
 
 from __future__ import annotations
