@@ -121,7 +121,7 @@ def test_builtins_that_are_programs_too_are_plain(program: str) -> None:
 
 @pytest.mark.parametrize("argv", [["ls", "*; rm -rf /"], ("cd", "$HOME"), ["", "x"], ["a", "b\udc80", "\x1b\n"]])
 def test_a_list_is_never_read_as_shell(argv: list[str]) -> None:
-    assert parse(argv) == Command(source=None, parts=(SimpleCommand(tuple(argv)),))
+    assert parse(argv) == Command(source=None, parts=(SimpleCommand(tuple(argv)),), argv=tuple(argv))
 
 
 def test_longer_text_is_not_read() -> None:

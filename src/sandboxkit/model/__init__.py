@@ -5,10 +5,10 @@ The words of the flow: frozen values without I/O.
 """
 
 from sandboxkit.model._approval import ApprovalReply, ApprovalRequest, Approver
-from sandboxkit.model._command import Command, SimpleCommand
+from sandboxkit.model._command import UNKNOWN, Assignment, Command, Doubt, Redirect, Setting, SimpleCommand, Unknown
 from sandboxkit.model._context import TRUSTED_PATH, EvaluationContext
 from sandboxkit.model._control import BASELINE, Control, ControlState, Enforcement, Grade
-from sandboxkit.model._decision import Advice, Level, PolicyAction, PolicyEvaluation, RuleMatch
+from sandboxkit.model._decision import Advice, Level, PartDecision, PolicyAction, PolicyEvaluation, RuleMatch
 from sandboxkit.model._event import SCHEMA_VERSION, AuditEvent, AuditSink
 from sandboxkit.model._paths import Access, access_of, is_inside, strictest
 from sandboxkit.model._plan import (
@@ -38,17 +38,20 @@ __all__ = [
     "FIRST_FREE_FD",
     "SCHEMA_VERSION",
     "TRUSTED_PATH",
+    "UNKNOWN",
     "Access",
     "Advice",
     "ApprovalReply",
     "ApprovalRequest",
     "Approver",
+    "Assignment",
     "AuditEvent",
     "AuditSink",
     "Command",
     "Confinement",
     "Control",
     "ControlState",
+    "Doubt",
     "Enforcement",
     "EnvironmentPolicy",
     "EvaluationContext",
@@ -62,17 +65,21 @@ __all__ = [
     "Limits",
     "Mount",
     "NetworkPolicy",
+    "PartDecision",
     "PlanFile",
     "PolicyAction",
     "PolicyEvaluation",
     "ProcessPolicy",
     "ProtectionSet",
+    "Redirect",
     "RouteResult",
     "RuleMatch",
     "SandboxSpec",
+    "Setting",
     "SimpleCommand",
     "Staging",
     "Termination",
+    "Unknown",
     "Usage",
     "Violation",
     "access_of",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sandboxkit.model._command import Command
     from sandboxkit.model._spec import SandboxSpec
 
-__all__ = ["Advice", "Level", "PolicyAction", "PolicyEvaluation", "RuleMatch"]
+__all__ = ["Advice", "Level", "PartDecision", "PolicyAction", "PolicyEvaluation", "RuleMatch"]
 
 
 class PolicyAction(IntEnum):
@@ -69,9 +69,12 @@ class RuleMatch:
         action: What it says.
         reason: Its reason.
         decided: Whether it set, or helped to set, the action of its part.
-        part: The index of the part of the command it matched; None for the text
-            of an opaque command.
+        part: The index of the part of the command it matched; None where it is about
+            the command as a whole.
         span: What it saw in the source text, as (start, end) in characters.
+        words: The words it was asked about: those of the part, or what stands for an
+            assignment (`env NAME=value`), for a redirection to a file (`tee FILE`) or
+            from one (`cat FILE`).
     """
 
     rule_id: str
@@ -81,6 +84,29 @@ class RuleMatch:
     decided: bool
     part: int | None = None
     span: tuple[int, int] | None = None
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartDecision:
+    """
+    The decision about one part of a command: a node of the tree that the parts form
+    by their `inside` and `outer`.
+
+    Attributes:
+        part: The index of the part in `PolicyEvaluation.command.parts`.
+        action: What is to be done with it.
+        reason: Why, in one sentence.
+        matches: Every rule that matched it.
+        notes: Why rules that nearly matched it did not, for example an option that is
+            not on the list of a tool that only reads.
+    """
+
+    part: int
+    action: PolicyAction
+    reason: str
+    matches: tuple[RuleMatch, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +118,8 @@ class PolicyEvaluation:
         action: What is to be done.
         reason: Why, in one sentence.
         command: The command as it was read.
-        matches: Every rule that matched.
+        parts: The decision about every part; `action` is the strictest of them.
+        matches: Every rule that matched, over all parts.
         is_direct: Whether an `allow` may run outside a box: only tools that open
             no file named by arguments or configuration.
         max_timeout: The smallest timeout in seconds of the rules that decided, or None.
@@ -104,6 +131,7 @@ class PolicyEvaluation:
     action: PolicyAction
     reason: str
     command: Command
+    parts: tuple[PartDecision, ...] = ()
     matches: tuple[RuleMatch, ...] = ()
     is_direct: bool = False
     max_timeout: float | None = None
@@ -122,19 +150,35 @@ class PolicyEvaluation:
             "direct": self.is_direct,
             "max_timeout": self.max_timeout,
             "rules_digest": self.rules_digest,
-            "matches": [
-                {
-                    "rule": match.rule_id,
-                    "level": str(match.level),
-                    "action": str(match.action),
-                    "reason": match.reason,
-                    "decided": match.decided,
-                    "part": match.part,
-                    "span": list(match.span) if match.span else None,
-                }
-                for match in self.matches
-            ],
+            "parts": [_part(decision, self.command) for decision in self.parts],
+            "matches": [_match(match) for match in self.matches],
         }
+
+
+def _part(decision: PartDecision, command: Command) -> dict[str, Any]:
+    part = command.parts[decision.part]
+    return {
+        "argv": list(part.argv),
+        "span": list(part.span) if part.span else None,
+        "inside": part.inside,
+        "outer": part.outer,
+        "action": str(decision.action),
+        "reason": decision.reason,
+        "notes": list(decision.notes),
+    }
+
+
+def _match(match: RuleMatch) -> dict[str, Any]:
+    return {
+        "rule": match.rule_id,
+        "level": str(match.level),
+        "action": str(match.action),
+        "reason": match.reason,
+        "decided": match.decided,
+        "part": match.part,
+        "span": list(match.span) if match.span else None,
+        "words": list(match.words),
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,9 +80,8 @@ class _Task:
         What is executed: plain words as they are, any other text by bash.
         """
         command = self.request.command
-        if not isinstance(command, str):
-            return command
-        return bash_argv(command) if self.uses_bash else self.evaluation.command.parts[0].argv
+        plain = command if not isinstance(command, str) else self.evaluation.command.argv
+        return bash_argv(str(command)) if plain is None else plain
 
     def environment(self) -> dict[str, str]:
         return command_environment(self.spec, self.request.environ, for_bash=self.uses_bash)
@@ -493,9 +492,11 @@ def _unboxed(task: _Task, argv: tuple[str, ...], mode: Literal["direct", "unsand
 
 
 def _undecided(command: str | tuple[str, ...], why: str) -> PolicyEvaluation:
-    source, parts = (command, ()) if isinstance(command, str) else (None, (SimpleCommand(command),))
+    reason = f"denied: {why}, so nothing is allowed"
+    if isinstance(command, str):
+        return PolicyEvaluation(PolicyAction.DENY, reason, Command(command, (), opaque=why))
     return PolicyEvaluation(
-        PolicyAction.DENY, f"denied: {why}, so nothing is allowed", Command(source, parts, opaque=why)
+        PolicyAction.DENY, reason, Command(None, (SimpleCommand(command),), opaque=why, argv=command)
     )
 
 

@@ -64,7 +64,7 @@ def _list(command: Sequence[str]) -> Command:
         raise CommandError(
             f"its words take {total} bytes, the limit is {_MAX_ARGV_BYTES}; pass the data by stdin or a file"
         )
-    return Command(source=None, parts=(SimpleCommand(argv),))
+    return Command(source=None, parts=(SimpleCommand(argv),), argv=argv)
 
 
 def _checked(word: str, where: str) -> int:
@@ -100,7 +100,7 @@ def _text(text: str) -> Command:
         argv = words(text)
     except NotPlainError as problem:
         return Command(source=text, parts=(), opaque=str(problem))
-    return Command(source=text, parts=(SimpleCommand(argv, _span(text)),))
+    return Command(source=text, parts=(SimpleCommand(argv, _span(text)),), argv=argv)
 
 
 def _span(text: str) -> tuple[int, int]:
