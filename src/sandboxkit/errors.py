@@ -332,6 +332,7 @@ class AuditError(SandboxError, OSError):
     Attributes:
         sink: Which sink failed.
         problem: What it said.
+        remedy: What would help.
         result: What the command gave, where it had already run when its end could not
             be recorded; None where nothing ran.
     """
@@ -346,6 +347,7 @@ class AuditError(SandboxError, OSError):
     ) -> None:
         self.sink = sink
         self.problem = problem
+        self.remedy = remedy
         self.result = result
         super().__init__(f"audit sink {sink}: {problem}; {remedy}")
 

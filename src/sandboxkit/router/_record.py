@@ -17,7 +17,7 @@ from sandboxkit.model import AuditEvent, AuditSink, Grade
 if TYPE_CHECKING:
     from typing import Literal
 
-    from sandboxkit.model import Enforcement, ExecResult, PolicyEvaluation, SandboxSpec
+    from sandboxkit.model import Enforcement, EvaluationContext, ExecResult, PolicyEvaluation, SandboxSpec
 
 __all__ = ["Record"]
 
@@ -37,14 +37,24 @@ class Record:
         self._id = uuid.uuid4().hex
         self._fields: dict[str, Any] = {"pid": os.getpid(), "uid": os.getuid()}
 
-    def read(self, evaluation: PolicyEvaluation, cwd: str, spec: SandboxSpec) -> None:
+    def read(
+        self,
+        command: str | tuple[str, ...],
+        context: EvaluationContext,
+        evaluation: PolicyEvaluation,
+        spec: SandboxSpec,
+    ) -> None:
         """
-        Notes the decision and the box.
+        Notes the decision and the box, and what was judged, so that it can be judged again.
         """
+        given = {} if isinstance(command, str) else {"argv": command}
         self._fields |= {
             "command": evaluation.command.text,
+            **given,
             "opaque": evaluation.command.opaque,
-            "cwd": cwd,
+            "cwd": context.cwd,
+            "home": context.home,
+            "workspace_roots": context.workspace_roots,
             "action": str(evaluation.action),
             "reason": evaluation.reason,
             "rules": [f"{match.level}:{match.rule_id}" for match in evaluation.matches if match.decided],
@@ -115,7 +125,7 @@ class Record:
         problem = self._write("finished", fields)
         if problem and self._is_required:
             said = f"the command has run and {result.outcome}, and this could not be recorded: {problem.problem}"
-            raise AuditError(problem.sink, said, result=result) from problem
+            raise AuditError(problem.sink, said, remedy=problem.remedy, result=result) from problem
 
     def _write(self, kind: Literal["decided", "finished"], fields: dict[str, Any]) -> AuditError | None:
         try:

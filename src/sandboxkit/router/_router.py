@@ -63,11 +63,13 @@ class _Task:
 
     Attributes:
         request: What was asked for.
+        context: The place it was judged for.
         evaluation: What the policy says.
         spec: The box: the caller's, bounded by the rules.
     """
 
     request: Request
+    context: EvaluationContext
     evaluation: PolicyEvaluation
     spec: SandboxSpec
 
@@ -342,7 +344,7 @@ class AutoSandboxRouter:
         """
         task = self._task(self._request(command, spec=spec, stdin=stdin, cwd=cwd, timeout=timeout))
         record = Record(self._audit, is_required=self._audit_required)
-        record.read(task.evaluation, task.request.cwd, task.spec)
+        record.read(task.request.command, task.context, task.evaluation, task.spec)
         try:
             await self._permit(task, record)
             way = await self._way(task)
@@ -411,7 +413,7 @@ class AutoSandboxRouter:
         )
         evaluation = self._evaluation(request.command, context)
         spec = effective_spec(evaluation, request.spec, request.cwd)
-        return _Task(request, evaluation, protected(spec, self._protected_files()))
+        return _Task(request, context, evaluation, protected(spec, self._protected_files()))
 
     def _evaluation(self, command: str | tuple[str, ...], context: EvaluationContext) -> PolicyEvaluation:
         """
