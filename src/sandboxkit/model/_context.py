@@ -4,7 +4,8 @@ Where a command would run, as plain values: what the policy needs to read paths.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 __all__ = ["TRUSTED_PATH", "EvaluationContext"]
 
@@ -29,6 +30,8 @@ class EvaluationContext:
         trusted_directories: Where a bare program name may be found.
         user: The user's name, or None.
         platform: As `sys.platform`.
+        numbers: What the caller counted, by name, for the rules that have
+            `more_than`. They come before the built-in `urls`, `arguments` and `parts`.
     """
 
     cwd: str | None = None
@@ -37,3 +40,4 @@ class EvaluationContext:
     trusted_directories: tuple[str, ...] = TRUSTED_PATH
     user: str | None = None
     platform: str = "linux"
+    numbers: Mapping[str, float] = field(default_factory=dict, hash=False)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sandboxkit.model import Level, PolicyAction, is_inside
 from sandboxkit.policy._arguments import ArgumentSet
 from sandboxkit.policy._glob import glob_pattern
+from sandboxkit.policy._numbers import exceeds
 from sandboxkit.policy._paths import located, normal, path_candidates
 from sandboxkit.policy._regex import LinearRegex
 from sandboxkit.policy._subject import Place
@@ -40,6 +41,7 @@ class Constraints:
     max_operands: int | None
     allowed_directories: tuple[str, ...]
     denied_directories: tuple[str, ...]
+    more_than: tuple[tuple[str, float], ...] = ()
 
     @classmethod
     def of(cls, given: RuleConstraints) -> Constraints | None:
@@ -52,6 +54,7 @@ class Constraints:
             max_operands=given.max_operands,
             allowed_directories=given.allowed_directories,
             denied_directories=given.denied_directories,
+            more_than=tuple(given.more_than.items()),
         )
         return None if compiled == cls(None, None, None, (), ()) else compiled
 
@@ -64,6 +67,10 @@ class Constraints:
             return False
         if self.denied is not None and self.denied.touches(arguments):
             return False
+        for name, bound in self.more_than:
+            exceeded = exceeds(name, bound, arguments, context)
+            if not (is_strict if exceeded is None else exceeded):
+                return False
         if not self.allowed_directories and not self.denied_directories:
             return True
         return self._directories_hold(arguments, context, is_strict=is_strict)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Self
 
 from pydantic import (
@@ -25,6 +26,7 @@ from sandboxkit.policy._regex import MAX_PATTERN, LinearRegex
 
 __all__ = ["PolicyRule", "RuleConstraints"]
 
+_NUMBER = re.compile(r"[a-z][a-z0-9_]{0,49}")
 _ID = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,98}[a-z0-9])?")
 
 
@@ -69,6 +71,14 @@ def _directory(path: str) -> str:
     return path
 
 
+def _number_name(name: str) -> str:
+    if not _NUMBER.fullmatch(name):
+        raise ValueError(f"{name!r} names no number; use small letters, digits and '_', beginning with a letter")
+    return name
+
+
+_NumberName = Annotated[str, AfterValidator(_number_name)]
+_Bound = Annotated[float, Field(allow_inf_nan=False, strict=True)]
 _Directory = Annotated[_Pattern, AfterValidator(_directory)]
 
 
@@ -104,6 +114,13 @@ class RuleConstraints(_Model):
     """The working directory and every path in the arguments must lie in one of these."""
     denied_directories: tuple[_Directory, ...] = ()
     """None of them may lie in, and no path in the arguments may contain, one of these."""
+    more_than: Mapping[_NumberName, _Bound] = Field(default_factory=dict)
+    """
+    Every number named here must be greater than what is given for it. `arguments` and
+    `urls` behind the prefix are counted, and `parts`, the programs of the whole command;
+    others come from the caller, in `EvaluationContext.numbers`. A number nobody gave
+    cannot be known.
+    """
     max_timeout: Annotated[float, Field(gt=0, le=365 * 86400, allow_inf_nan=False)] | None = None
     """Seconds the command may run where this rule decides. Never keeps the rule from applying."""
 
