@@ -1,0 +1,145 @@
+"""
+The arguments of `sandboxkit`: every verb with its options and its help.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from sandboxkit.cli._exit import EPILOG
+from sandboxkit.cli._verbs import Parser, Verbs
+
+__all__ = ["ROOMS", "parser"]
+
+
+_DESCRIPTION = """\
+Runs commands you do not trust: decided by rules, in the strongest sandbox this machine
+really has, and says what was enforced. What cannot be enforced is refused.
+"""
+
+_COMMAND_HELP = "one argument is a command line, read like bash reads it; several are a program and its arguments"
+
+
+def parser() -> Parser:
+    """
+    Everything the command takes. Made anew each time, and without importing what
+    carries the verbs out.
+    """
+    root = Parser(
+        prog="sandboxkit",
+        description=_DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    root.add_argument("--version", action="store_true", help="print the version")
+    verbs = Verbs(root.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser), _common())
+    _add_commands(verbs)
+    verbs.add("doctor", "look at this machine, with remedies", _DOCTOR)
+    verbs.add("backends", "list the backends", _BACKENDS)
+    verbs.add("demo", "show it at work, and check it", _DEMO)
+    return root
+
+
+def _common() -> Parser:
+    common = Parser(add_help=False, allow_abbrev=False)
+    common.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    common.add_argument("--debug", action="store_true", help="print the traceback when sandboxkit itself fails")
+    return common
+
+
+def _box() -> Parser:
+    box = Parser(add_help=False, allow_abbrev=False)
+    box.add_argument("--spec", metavar="FILE", help="the box, as a TOML or JSON file; the options below add to it")
+    box.add_argument(
+        "--network",
+        choices=("none", "host"),
+        help="none (the default): nothing outside the box; host: the host's network, unfiltered",
+    )
+    box.add_argument(
+        "--write",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="a directory or file the command may write (repeatable)",
+    )
+    box.add_argument(
+        "--read", metavar="PATH", action="append", default=[], help="a directory or file it may read (repeatable)"
+    )
+    box.add_argument("--timeout", metavar="S", type=_seconds, help="seconds until everything is ended (default: 600)")
+    return box
+
+
+def _add_commands(verbs: Verbs) -> None:
+    box = _box()
+    run = verbs.add("run", "run a command in a box", _RUN, box, takes="-- CMD", epilog=EPILOG)
+    run.add_argument(
+        "--status-fd", metavar="N", type=_descriptor, help="write the outcome as one line of JSON to this descriptor"
+    )
+    run.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD", help=_COMMAND_HELP)
+    check = verbs.add("check", "say what the policy decides", _CHECK, takes="-- CMD", epilog=EPILOG)
+    explain = verbs.add("explain", "say what would be done", _EXPLAIN, box, takes="-- CMD", epilog=EPILOG)
+    for verb in (check, explain):
+        verb.add_argument("command", nargs=argparse.REMAINDER, metavar="CMD", help=_COMMAND_HELP)
+
+
+_RUN = """\
+Runs CMD in a box. Without --spec it may read the working directory and the system's own
+files, writes nothing but its private /tmp and home, and has no network. A working
+directory that is or holds your home is only read if --read names it.
+
+Standard input is handed over when it is a pipe or a file: it is read to its end first,
+at most 64 MiB. A terminal never enters the box. Output is shown when the command ends.
+"""
+_CHECK = """\
+Says what the policy decides about CMD and which rules matched. Runs nothing.
+"""
+_EXPLAIN = """\
+Says what `run` would do with CMD: the decision, the backend, the plan step by step, and
+what would be enforced. Runs nothing.
+"""
+_DOCTOR = """\
+Looks at the machine and at every backend, and says how to mend what is missing.
+Ends with 1 if no backend is available.
+"""
+_BACKENDS = """\
+Lists the backends in the order they are preferred.
+"""
+_DEMO = """\
+Runs a few commands in a temporary directory of its own that show what is allowed, boxed
+and refused, and ends with what was enforced. Ends with 1 if anything that must be
+refused was not.
+"""
+
+ROOMS = {
+    "run": "_run",
+    "check": "_check",
+    "explain": "_check",
+    "doctor": "_doctor",
+    "backends": "_doctor",
+    "demo": "_demo",
+}
+"""
+The module with the function for each verb, or for the members of each family.
+"""
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 365 * 86400:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds; give a positive one, at most a year")
+    return seconds
+
+
+def _descriptor(text: str) -> int:
+    try:
+        os.fstat(int(text))
+    except (ValueError, OverflowError, OSError):
+        raise argparse.ArgumentTypeError(
+            f"descriptor {text} is not open; open it in the shell, for example {text}>status.json"
+        ) from None
+    return int(text)

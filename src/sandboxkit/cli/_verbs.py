@@ -1,0 +1,88 @@
+"""
+How verbs are added to the command, alone or in families.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import NoReturn
+
+__all__ = ["Parser", "Usage", "Verbs"]
+
+
+class Usage(Exception):  # noqa: N818 - not an error of the tree: it never leaves this room
+    """
+    Wrong arguments, and the usage line that is right.
+    """
+
+    def __init__(self, problem: str, usage: str) -> None:
+        self.usage = usage
+        super().__init__(problem)
+
+
+class Parser(argparse.ArgumentParser):
+    """
+    Raises `Usage` instead of ending the process.
+    """
+
+    def error(self, message: str) -> NoReturn:
+        """
+        Wrong arguments: *message* says which.
+
+        Raises:
+            Usage: Always.
+        """
+        raise Usage(message, self.format_usage())
+
+
+@dataclass(frozen=True, slots=True)
+class Verbs:
+    """
+    Where verbs are added: to the command itself, or to a family such as `policy`.
+
+    Attributes:
+        actions: What argparse gives for adding them.
+        common: The options of every verb.
+        called: The words in front of the verb.
+    """
+
+    actions: argparse._SubParsersAction[Parser]
+    common: Parser
+    called: str = "sandboxkit"
+
+    def add(
+        self, name: str, summary: str, details: str, *parents: Parser, takes: str = "", epilog: str | None = None
+    ) -> Parser:
+        """
+        The verb *name*, which takes the words shown as *takes* behind its options.
+        """
+        return self.actions.add_parser(
+            name,
+            usage=f"{self.called} {name} [options]{takes and ' '}{takes}",
+            help=summary,
+            description=details,
+            epilog=epilog,
+            parents=[*parents, self.common],
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def family(self, name: str, summary: str, details: str) -> Verbs:
+        """
+        The verbs behind *name*; the one that is given is `options.member`.
+        """
+        called = f"{self.called} {name}"
+        family = self.actions.add_parser(
+            name,
+            usage=f"{called} VERB [options]",
+            help=summary,
+            description=details,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        return Verbs(
+            family.add_subparsers(dest="member", metavar="VERB", required=True, parser_class=Parser),
+            self.common,
+            called,
+        )
