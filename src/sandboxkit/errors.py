@@ -27,6 +27,8 @@ builtin, so callers may catch either.
     │   └── BrokerError(ConnectionError)      the process that starts commands is gone
     ├── FileAccessError(OSError)              a file operation inside a box failed
     ├── AuditError(OSError)                   the audit record could not be written
+    ├── GrantStoreError(OSError)              the file of remembered approvals is not to be trusted
+    │   └── GrantNotFoundError(LookupError)   no approval of this id is remembered
     └── ResultError                           raised by `ExecResult.check()` only
         ├── CommandFailedError(RuntimeError)
         └── CommandTimeoutError(TimeoutError)
@@ -53,6 +55,8 @@ __all__ = [
     "CommandTimeoutError",
     "EnforcementError",
     "FileAccessError",
+    "GrantNotFoundError",
+    "GrantStoreError",
     "IsolationError",
     "LaunchError",
     "MissingExtraError",
@@ -350,6 +354,35 @@ class AuditError(SandboxError, OSError):
         self.remedy = remedy
         self.result = result
         super().__init__(f"audit sink {sink}: {problem}; {remedy}")
+
+
+class GrantStoreError(SandboxError, OSError):
+    """
+    The file of remembered approvals cannot be read, written or trusted. Nothing of it
+    counts as a yes.
+
+    Attributes:
+        path: The file or its directory.
+        problem: What is wrong with it, with the remedy.
+    """
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(f"the remembered approvals in {path}: {problem}")
+
+
+class GrantNotFoundError(GrantStoreError, LookupError):
+    """
+    No approval of this id is remembered.
+
+    Attributes:
+        grant_id: The id that was asked for.
+    """
+
+    def __init__(self, path: str, grant_id: str) -> None:
+        self.grant_id = grant_id
+        super().__init__(path, f"there is none with the id {grant_id!r}; list them first")
 
 
 class ResultError(SandboxError):

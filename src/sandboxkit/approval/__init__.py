@@ -4,6 +4,26 @@ Who says yes, and to what exactly.
 
 from sandboxkit.approval._approvers import CallbackApprover, DenyApprover
 from sandboxkit.approval._decide import decide
-from sandboxkit.approval._grant import Executable, Grant
+from sandboxkit.approval._grant import find_executable, grant_for
+from sandboxkit.approval._limits import why_not_always
+from sandboxkit.approval._remembering import RememberingApprover
+from sandboxkit.approval._store import GrantStore, RememberedGrant
+from sandboxkit.approval._terminal import TerminalApprover
+from sandboxkit.approval._tool import permit
+from sandboxkit.model import Executable, Grant
 
-__all__ = ["CallbackApprover", "DenyApprover", "Executable", "Grant", "decide"]
+__all__ = [
+    "CallbackApprover",
+    "DenyApprover",
+    "Executable",
+    "Grant",
+    "GrantStore",
+    "RememberedGrant",
+    "RememberingApprover",
+    "TerminalApprover",
+    "decide",
+    "find_executable",
+    "grant_for",
+    "permit",
+    "why_not_always",
+]

@@ -4,7 +4,17 @@ The words of the flow: frozen values without I/O.
 `str | argv` → Command → PolicyEvaluation → SandboxSpec → LaunchPlan → ExecResult → AuditEvent
 """
 
-from sandboxkit.model._approval import ApprovalReply, ApprovalRequest, Approver
+from sandboxkit.model._approval import (
+    ApprovalOffer,
+    ApprovalReply,
+    ApprovalRequest,
+    Approver,
+    Executable,
+    Grant,
+    Remember,
+    RunMode,
+    ToolAction,
+)
 from sandboxkit.model._command import UNKNOWN, Assignment, Command, Doubt, Redirect, Setting, SimpleCommand, Unknown
 from sandboxkit.model._context import TRUSTED_PATH, EvaluationContext
 from sandboxkit.model._control import BASELINE, Control, ControlState, Enforcement, Grade
@@ -41,6 +51,7 @@ __all__ = [
     "UNKNOWN",
     "Access",
     "Advice",
+    "ApprovalOffer",
     "ApprovalReply",
     "ApprovalRequest",
     "Approver",
@@ -56,8 +67,10 @@ __all__ = [
     "EnvironmentPolicy",
     "EvaluationContext",
     "ExecResult",
+    "Executable",
     "FilesystemPolicy",
     "Grade",
+    "Grant",
     "Invocation",
     "LandlockRules",
     "LaunchPlan",
@@ -72,13 +85,16 @@ __all__ = [
     "ProcessPolicy",
     "ProtectionSet",
     "Redirect",
+    "Remember",
     "RouteResult",
     "RuleMatch",
+    "RunMode",
     "SandboxSpec",
     "Setting",
     "SimpleCommand",
     "Staging",
     "Termination",
+    "ToolAction",
     "Unknown",
     "Usage",
     "Violation",

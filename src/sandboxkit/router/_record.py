@@ -17,7 +17,7 @@ from sandboxkit.model import AuditEvent, AuditSink, Grade
 if TYPE_CHECKING:
     from typing import Literal
 
-    from sandboxkit.model import Enforcement, EvaluationContext, ExecResult, PolicyEvaluation, SandboxSpec
+    from sandboxkit.model import ApprovalReply, Enforcement, EvaluationContext, ExecResult, PolicyEvaluation, SandboxSpec
 
 __all__ = ["Record"]
 
@@ -62,11 +62,18 @@ class Record:
             "spec": _described(spec),
         }
 
-    def approved(self, digest: str, reason: str) -> None:
+    def approved(self, digest: str, reply: ApprovalReply) -> None:
         """
-        Notes that exactly what has this digest was approved.
+        Notes that exactly what has this digest was approved, and how: by whom was asked,
+        or by an answer that was remembered.
         """
-        self._fields["approval"] = {"approved": True, "digest": digest, "reason": reason}
+        self._fields["approval"] = {
+            "approved": True,
+            "digest": digest,
+            "reason": reply.reason,
+            "origin": reply.origin,
+            "remember": reply.remember if reply.origin == "asked" else reply.origin,
+        }
 
     def decided(self, mode: str, backend: str, enforcement: Enforcement) -> None:
         """

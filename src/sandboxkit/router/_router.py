@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, final
 
-from sandboxkit.approval import Executable, Grant, decide
+from sandboxkit.approval import decide, grant_for
 from sandboxkit.audit import MemoryAudit
 from sandboxkit.backends import SandboxRegistry, bash_argv, command_environment, default_registry
 from sandboxkit.errors import (
@@ -28,6 +28,7 @@ from sandboxkit.errors import (
 from sandboxkit.model import (
     TRUSTED_PATH,
     Advice,
+    ApprovalOffer,
     ApprovalRequest,
     Command,
     EvaluationContext,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
     from sandboxkit.backends import Sandbox, Selection
-    from sandboxkit.model import Approver, AuditSink, Enforcement, LaunchPlan, SandboxSpec
+    from sandboxkit.model import Approver, AuditSink, Enforcement, Grant, LaunchPlan, RunMode, SandboxSpec
 
 __all__ = ["AutoSandboxRouter", "default_router", "open_sandbox", "run"]
 
@@ -98,14 +99,20 @@ class _Task:
         bounds = [bound for bound in (self.request.timeout, self.evaluation.max_timeout) if bound is not None]
         return min(bounds, default=None)
 
-    def grant(self) -> Grant:
-        argv = self.argv()
-        return Grant(
+    def grant(self, mode: RunMode) -> Grant:
+        """
+        What an approval of it covers.
+        """
+        return grant_for(
+            self.evaluation,
             command=self.request.command,
+            argv=self.argv(),
             cwd=self.request.cwd,
+            search=self.search(),
+            workspace_roots=_workspace_roots(self.request),
             spec=self.spec,
-            executable=Executable.find(argv[0], cwd=self.request.cwd, search=self.search()),
-            rules_digest=self.evaluation.rules_digest,
+            mode=mode,
+            stdin=self.request.stdin,
         )
 
 
@@ -403,11 +410,10 @@ class AutoSandboxRouter:
         return Request.of(command, spec=spec, stdin=stdin, cwd=cwd, timeout=timeout, environ=environ)
 
     def _task(self, request: Request) -> _Task:
-        roots = request.spec.filesystem.write if request.spec is not None else (request.cwd,)
         context = EvaluationContext(
             cwd=request.cwd,
             home=_home(request.environ),
-            workspace_roots=roots,
+            workspace_roots=_workspace_roots(request),
             user=_account(os.getuid())[0],
             platform=sys.platform,
         )
@@ -431,10 +437,18 @@ class AutoSandboxRouter:
 
     def _protected_files(self) -> tuple[str, ...]:
         """
-        Files a box never writes, whatever its spec says: the rules and the records.
+        Files a box never writes, whatever its spec says: the rules, the records and the
+        remembered approvals.
         """
-        files = (*getattr(self.policy, "paths", ()), *getattr(self._audit, "paths", ()))
+        keepers = (self.policy, self._audit, self._approver)
+        files = [path for keeper in keepers for path in getattr(keeper, "paths", ())]
         return tuple(os.path.realpath(path) for path in files if os.path.exists(path))
+
+    def _mode(self) -> RunMode:
+        """
+        Where a command that was approved runs.
+        """
+        return "sandbox" if self._enabled else "unsandboxed"
 
     async def _permit(self, task: _Task, record: Record) -> None:
         evaluation = task.evaluation
@@ -444,14 +458,15 @@ class AutoSandboxRouter:
             _check_no_spec(task)  # before anybody is asked in vain
         if evaluation.action is not PolicyAction.ASK:
             return
-        digest = task.grant().digest
-        request = ApprovalRequest(evaluation, task.request.cwd, task.spec)
+        mode = self._mode()
+        grant = task.grant(mode)
+        request = ApprovalRequest(evaluation, task.request.cwd, task.spec, ApprovalOffer(mode, grant))
         reply = await decide(self._approver, request, self._approval_timeout)
-        if self._task(task.request).grant().digest != digest:
+        if self._task(task.request).grant(mode).digest != grant.digest or mode != self._mode():
             raise ApprovalError(
                 evaluation, "the program, the rules or the box changed while approval was awaited; ask again"
             )
-        record.approved(digest, reply.reason)
+        record.approved(grant.digest, reply)
 
     async def _way(self, task: _Task) -> _Boxed | _Unboxed:
         if not self._enabled:
@@ -464,6 +479,10 @@ class AutoSandboxRouter:
                 return _unboxed(task, (path, *argv[1:]), "direct")
         invocation = Invocation(task.argv(), tuple(task.environment().items()), task.request.box_cwd)
         return _Boxed(await self.registry.active(task.spec), task, invocation)
+
+
+def _workspace_roots(request: Request) -> tuple[str, ...]:
+    return request.spec.filesystem.write if request.spec is not None else (request.cwd,)
 
 
 def _check_no_spec(task: _Task) -> None:

@@ -1,0 +1,194 @@
+"""
+What a program's name says about whose code it runs, and which words name that code.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["MAX_WORDS", "Kind", "kind_of", "script_of", "scripts"]
+
+MAX_WORDS = 256
+"""Words of one command that are looked at; more are not, and then nothing is remembered for good."""
+
+
+class Kind(Enum):
+    """
+    Whose code a program runs.
+    """
+
+    INTERPRETER = "an interpreter"
+    """What a file, an argument or its input says."""
+    WRAPPER = "a wrapper"
+    """The program its arguments name."""
+    BUILDER = "a build tool"
+    """What files of its directory say."""
+    DATA = "a tool for data"
+    """Its own: files it is given are not executed."""
+
+
+def _table(text: str, kind: Kind) -> dict[str, Kind]:
+    return dict.fromkeys(text.split(), kind)
+
+
+_KINDS = {
+    # Shells, also those of other systems. Source: shells(5) of Debian 12, Alpine and Fedora.
+    **_table(
+        "ash bash csh dash elvish fish ksh ksh93 mksh nu oksh osh pdksh posh pwsh rbash rc sh tcsh xonsh yash zsh",
+        Kind.INTERPRETER,
+    ),
+    # Interpreters of languages that take a program as file, argument or input.
+    **_table(
+        """awk bun clojure crystal dart deno elixir erl escript expect gawk gdb ghc groovy guile iex ipython
+        irb java jjs jruby julia jshell kotlin lua luajit m4 mawk maxima nawk node nodejs octave
+        osascript perl php pypy python qjs racket raku rscript ruby runghc runhaskell sbcl scala scheme
+        swift tclsh ts-node tsx wish""",
+        Kind.INTERPRETER,
+    ),
+    # Editors and clients with a language or a shell of their own.
+    **_table("ed emacs emacsclient ex less lldb man more mysql nvim psql sqlite sqlplus vi vim view", Kind.INTERPRETER),
+    # Programs that start another; the shell's own words for that are among them.
+    **_table(
+        """. at batch bwrap builtin busybox capsh catchsegv chpst chroot chrt chronic command coreutils cpulimit
+        crontab dbus-run-session direnv doas docker dtach env entr eval exec fakechroot fakeroot faketime find firejail
+        flatpak flock gosu hyperfine ionice kubectl ld-linux ld-linux-x86-64.so lxc machinectl mosh nerdctl nice
+        nix-shell nohup nsenter numactl parallel pkexec podman prlimit proot proxychains rlwrap rsh run-parts runcon
+        runuser schroot screen script setarch setpriv setsid source ssh sshpass start-stop-daemon stdbuf strace
+        su sudo systemd-run taskset time timeout tini tmux torsocks toybox trap trickle tsocks ts unbuffer
+        unshare valgrind watch watchexec wine with-contenv xargs xvfb-run""",
+        Kind.WRAPPER,
+    ),
+    # Runners of what a project or a registry says.
+    **_table(
+        """ant bazel bazelisk brew buck bundle cargo cmake composer conan conda ctest dotnet earthly gem go gmake
+        gradle gradlew grunt gulp hatch invoke jest just lein make mamba maven meson mill mix mvn mvnw ninja nox npm
+        npx nx pants pdm phing pip pipenv pipx pnpm pnpx poetry pre-commit psake pytest rake rails rebar rspec
+        sbt scons setup.py snakemake stack task terraform tox turbo tsc uv uvx vite vitest waf webpack yarn""",
+        Kind.BUILDER,
+    ),
+    **_table(
+        """cat chgrp chmod chown cp curl cut diff du file git gzip head install kill ln ls mkdir mv rm rmdir rsync
+        scp sha256sum sort stat tail tar touch tr unzip wc wget xz zip""",
+        Kind.DATA,
+    ),
+}
+"""Names without a version. What is not here runs its own code."""
+
+_FAMILIES = ("python", "pypy", "ld-linux", "ld-musl")
+"""Names that go on after a version: python3.11-dbg, python3-config."""
+
+_MULTI_CALL = frozenset({"busybox", "coreutils", "toybox"})
+"""One file for many tools: what it does is said by the name it is called by."""
+
+_VERSION = re.compile(r"(?<=[^\d.\-])[-.]?\d[\d.]*[a-z]?$")
+_ENDING = re.compile(r"\.(exe|bin)$")
+
+_SUFFIXES = (
+    ".awk .bash .bat .bats .cjs .clj .cmd .command .csh .el .exs .fish .gradle .groovy .hs .jar .jl .js .jsx .kts .ksh"
+    " .lua .mak .mjs .mk .nu .php .phar .pl .pm .ps1 .py .pyc .pyw .pyz .r .rb .rkt .run .scala .scm .sed .sh .sql"
+    " .tcl .ts .tsx .vim .wasm .xonsh .zsh"
+).split()
+
+_BUILD_FILES = (
+    "GNUmakefile makefile Makefile package.json pyproject.toml setup.py setup.cfg noxfile.py tox.ini conftest.py"
+    " Cargo.toml build.rs CMakeLists.txt build.ninja meson.build build.gradle build.gradle.kts settings.gradle pom.xml"
+    " build.xml Rakefile Gemfile justfile Justfile .justfile Taskfile.yml go.mod composer.json SConstruct BUILD.bazel"
+    " build.sbt mix.exs Snakefile main.tf .pre-commit-config.yaml"
+).split()
+
+
+def kind_of(name: str) -> Kind | None:
+    """
+    What the program called *name* is, whatever its directory and version; None for one
+    that runs its own code, as far as its name says.
+    """
+    base = _ENDING.sub("", name.rpartition("/")[2].lower())
+    if base.startswith(_FAMILIES):
+        return Kind.WRAPPER if base.startswith("ld-") else Kind.INTERPRETER
+    return _KINDS.get(base) or _KINDS.get(_VERSION.sub("", base))
+
+
+def is_multi_call(name: str) -> bool:
+    """
+    Whether the file *name* is many tools in one.
+    """
+    return name.rpartition("/")[2] in _MULTI_CALL
+
+
+def script_of(argv: Sequence[str], cwd: str) -> str | None:
+    """
+    The file an interpreter called by *argv* takes its program from, or None where the
+    first word after it is an option, or no file: then the program is an argument, its
+    input, a module, or loaded besides.
+    """
+    if len(argv) < 2 or not argv[1] or argv[1].startswith(("-", "+")):
+        return None
+    path = _joined(argv[1], cwd)
+    return path if path is not None and _is_file(path) else None
+
+
+def scripts(argv: Sequence[str], cwd: str) -> Iterator[str]:
+    """
+    The paths *argv* seems to name code by: scripts among its words, and what a build
+    tool reads by itself. Some may not exist.
+    """
+    kind = kind_of(argv[0]) if argv else None
+    if kind is Kind.DATA:
+        return
+    if kind is Kind.INTERPRETER and (script := script_of(argv, cwd)):
+        yield script
+    named = [path for word in argv[1:MAX_WORDS] for path in _paths(word, cwd)]
+    yield from (path for path in named if _is_code(path) or (kind is Kind.BUILDER and _is_file(path)))
+    if kind is Kind.BUILDER:
+        for place in dict.fromkeys((cwd, *filter(os.path.isdir, named))):
+            yield from filter(_is_file, (os.path.join(place, name) for name in _BUILD_FILES))
+
+
+def _paths(word: str, cwd: str) -> Iterator[str]:
+    """
+    What *word* may name: itself, the value of `--option=VALUE` or of `-xVALUE`.
+    """
+    if "://" in word:
+        return
+    for text in {word, word.partition("=")[2], word[2:] if word.startswith("-") else ""}:
+        path = _joined(text, cwd) if text else None
+        if path is not None:
+            yield path
+
+
+def _joined(text: str, cwd: str) -> str | None:
+    return None if "\0" in text or len(text) > 4096 else os.path.normpath(os.path.join(cwd, text))
+
+
+def _is_code(path: str) -> bool:
+    if path.lower().endswith(tuple(_SUFFIXES)):
+        return True
+    try:
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):
+            return False
+        return bool(found.st_mode & 0o111) or _has_shebang(path)
+    except (OSError, ValueError):
+        return False
+
+
+def _has_shebang(path: str) -> bool:
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    try:
+        return os.read(fd, 2) == b"#!"
+    finally:
+        os.close(fd)
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return False
