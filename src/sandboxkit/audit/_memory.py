@@ -20,10 +20,17 @@ class MemoryAudit:
     """
     Keeps the last *capacity* records; older ones are dropped.
 
+    It proves nothing: whoever holds the object can clear it. Safe to use from several
+    threads.
+
     Args:
-        capacity: How many, at least 1.
+        capacity: How many, at least 1. The default holds 500 runs, at most 64 MiB and
+            usually half a MiB.
         secrets: What is masked besides the shapes of well-known tokens.
         max_field_chars: Longer texts are cut, with a marker.
+
+    Raises:
+        ValueError: *capacity* is below 1.
     """
 
     def __init__(
@@ -49,16 +56,30 @@ class MemoryAudit:
         """
         return ()
 
+    @property
+    def capacity(self) -> int:
+        """
+        How many records it keeps at most.
+        """
+        return self._ring.maxlen or 0
+
     def write(self, event: AuditEvent) -> None:
         """
-        Keeps *event*.
+        Keeps *event*, and drops the oldest where it is full.
         """
-        self._ring.append(
-            bounded(event, self._secrets, max_field_chars=self._max_field_chars, max_record_bytes=MAX_RECORD_BYTES)
+        record, _ = bounded(
+            event, self._secrets, max_field_chars=self._max_field_chars, max_record_bytes=MAX_RECORD_BYTES
         )
+        self._ring.append(record)
 
     def events(self) -> tuple[AuditEvent, ...]:
         """
         What was kept, oldest first.
         """
         return tuple(self._ring.copy())
+
+    def clear(self) -> None:
+        """
+        Forgets every record.
+        """
+        self._ring.clear()

@@ -12,20 +12,27 @@ if TYPE_CHECKING:
 
 __all__ = ["SCHEMA_VERSION", "AuditEvent", "AuditSink"]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""
+The version of the record's form. It rises when a reader of the earlier form would be
+wrong about the new one; a field that is added does not raise it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditEvent:
     """
     One audit record. A run leaves two with the same `run_id`: `decided` before
-    anything starts and `finished` after.
+    anything starts and `finished` after. A run that is refused leaves only the first.
 
     Attributes:
         kind: Which of the two.
         run_id: Names the run.
         time: Seconds since the epoch (UTC).
-        fields: JSON-ready details, already masked and bounded by the sink.
+        fields: Details. A sink masks and bounds them and makes them JSON-ready; it adds
+            `masked` and `cut`, the names of the fields it had to change, so that the
+            others are exact. The reference of the audit log lists what the router
+            records.
     """
 
     kind: Literal["decided", "finished"]

@@ -1,0 +1,77 @@
+"""
+What went wrong with a file of records, and what would help.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from sandboxkit.errors import AuditError
+
+__all__ = ["CHOICE", "check_private", "failure"]
+
+CHOICE = "or name another file"
+
+_REMEDIES: dict[int, str] = {
+    errno.ENOENT: "create the directory {folder}, " + CHOICE,
+    errno.ENOTDIR: "{folder} is to be a directory, and it or one above it is a file; name another file",
+    errno.EACCES: "give this user (uid {uid}) the right to the file and to search {folder}, " + CHOICE,
+    errno.EPERM: "give this user (uid {uid}) the right to it, and look for attributes with lsattr, " + CHOICE,
+    errno.EROFS: "the file system is read-only; remount it writable, " + CHOICE,
+    errno.ENOSPC: "free the disk that holds {folder}, " + CHOICE,
+    errno.EDQUOT: "the quota of this user on the disk of {folder} is used up; free some or raise it, " + CHOICE,
+    errno.EFBIG: "the file reached the limit of this process (ulimit -f) or of the file system; rotate earlier or raise it",
+    errno.EISDIR: "it is a directory; name a file in it",
+    errno.ELOOP: "it is a symbolic link, which is not followed; name the file itself",
+    errno.ENAMETOOLONG: "name a shorter path: at most 255 bytes in a name, 4095 in all",
+    errno.ENXIO: "it is a pipe, a socket or a device; name a regular file",
+    errno.ENODEV: "it is a device; name a regular file",
+    errno.ETXTBSY: "it is a program that runs; name another file",
+    errno.EMFILE: "this process has too many files open; close some or raise the limit (ulimit -n)",
+    errno.ENFILE: "the machine has too many files open; raise fs.file-max",
+    errno.ENOMEM: "free memory",
+    errno.EIO: "the disk that holds {folder} fails; look at the kernel's messages (dmesg), " + CHOICE,
+    errno.ESTALE: "the network file system of {folder} has to be mounted anew, " + CHOICE,
+    errno.ENOLCK: "the file system of {folder} has no locks; name a file on a local one",
+    errno.EOPNOTSUPP: "the file system of {folder} has no locks; name a file on a local one",
+}
+"""By errno. Source: open(2), write(2), flock(2), rename(2)."""
+
+_OTHERWISE = "see errno {number} in open(2), write(2) and flock(2), " + CHOICE
+
+
+def failure(path: str, exc: OSError) -> AuditError:
+    """
+    The error that says what happened to the file *path*, and what would help.
+    """
+    if isinstance(exc, AuditError):
+        return exc
+    number = exc.errno or 0
+    folder = os.path.dirname(os.path.abspath(path))
+    remedy = _REMEDIES.get(number, _OTHERWISE).format(folder=folder, uid=os.geteuid(), number=number)
+    return AuditError(path, exc.strerror or str(exc), remedy=remedy)
+
+
+def check_private(path: str, found: os.stat_result, *, closed: int = 0o022) -> None:
+    """
+    That what was opened as *path* is a regular file of this user or of root, with none
+    of the mode bits *closed*.
+
+    Raises:
+        AuditError: It is not.
+    """
+    if not stat.S_ISREG(found.st_mode):
+        raise AuditError(path, "it is no regular file", remedy="name one")
+    if found.st_uid not in (os.geteuid(), 0):
+        raise AuditError(
+            path,
+            f"it belongs to uid {found.st_uid}, who can change it at will",
+            remedy=f"chown it to uid {os.geteuid()}, {CHOICE}",
+        )
+    if found.st_mode & closed:
+        others = "write it, so it proves nothing" if found.st_mode & 0o022 else "read it, so it is no secret"
+        raise AuditError(
+            path, f"its mode {found.st_mode & 0o777:04o} lets others {others}", remedy=f"chmod it to 0600, {CHOICE}"
+        )

@@ -1,0 +1,265 @@
+"""
+The files of a log on disk: the one that is written, and those it was before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import stat
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sandboxkit.audit._failures import failure
+from sandboxkit.errors import AuditError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "LONGEST_LINE",
+    "LogFile",
+    "Place",
+    "absolute",
+    "at_hand",
+    "is_at",
+    "last_lines",
+    "lock",
+    "next_rotated",
+    "open_to_read",
+    "place",
+    "rotated",
+]
+
+LONGEST_LINE = 16 * 1024 * 1024
+"""A longer line is none of ours, and is not read into memory."""
+LOCK_SECONDS = 2.0
+_PAUSE_SECONDS = 0.001
+_BLOCK = 8192
+_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_DIGITS = 6
+
+Place = tuple[int, int]
+"""Names a file whatever it is called: its device and inode."""
+
+
+def place(found: os.stat_result) -> Place:
+    """
+    The place of a file.
+    """
+    return found.st_dev, found.st_ino
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """
+    *path* with a real directory; its last name is left alone, so that a link shows.
+    """
+    folder, name = os.path.split(os.path.abspath(path))
+    return os.path.join(os.path.realpath(folder), name)
+
+
+def rotated(path: str) -> list[str]:
+    """
+    The older files of the log *path*, oldest first.
+
+    Raises:
+        OSError: The directory cannot be read.
+    """
+    folder, name = os.path.split(path)
+    pattern = re.compile(re.escape(name) + rf"\.([0-9]{{{_DIGITS},18}})")
+    found = [(int(match[1]), entry) for entry in os.listdir(folder) if (match := pattern.fullmatch(entry))]
+    return [os.path.join(folder, entry) for _, entry in sorted(found)]
+
+
+def next_rotated(path: str) -> str:
+    """
+    What the log *path* is called when it becomes an older file.
+
+    Raises:
+        OSError: The directory cannot be read.
+    """
+    before = rotated(path)
+    number = int(before[-1].rpartition(".")[2]) + 1 if before else 1
+    return f"{path}.{number:0{_DIGITS}}"
+
+
+def lock(fd: int, path: str, kind: int = fcntl.LOCK_EX) -> None:
+    """
+    Waits for the lock of an open file, at most two seconds.
+
+    Raises:
+        AuditError: Another process holds it longer.
+        OSError: The file system has no locks.
+    """
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            return fcntl.flock(fd, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise AuditError(
+                    path,
+                    f"another process has held its lock for {LOCK_SECONDS:g} s",
+                    remedy="end that process (lslocks shows it)",
+                ) from None
+            time.sleep(_PAUSE_SECONDS)
+
+
+def open_to_read(path: str) -> int:
+    """
+    A descriptor of the regular file *path*, which is no link.
+
+    Raises:
+        AuditError: It is something else.
+        OSError: It cannot be opened.
+    """
+    fd = os.open(path, _READ_FLAGS)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise AuditError(path, "it is no regular file", remedy="name one")
+    return fd
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """
+    A file of a log, as it was at one moment.
+
+    Attributes:
+        path: What it was called.
+        fd: A descriptor of it, or None where it is opened when its turn comes.
+        size: Where to stop, in bytes; None is its end. What is appended later does not
+            count.
+        start: Where to begin: the first byte of a line.
+    """
+
+    path: str
+    fd: int | None = None
+    size: int | None = None
+    start: int = 0
+
+    def opened(self) -> int:
+        """
+        A descriptor of its own.
+
+        Raises:
+            FileNotFoundError: It has been taken away.
+            AuditError: It cannot be read.
+        """
+        try:
+            return os.dup(self.fd) if self.fd is not None else open_to_read(self.path)
+        except (FileNotFoundError, AuditError):
+            raise
+        except OSError as exc:
+            raise failure(self.path, exc) from exc
+
+    def lines(self) -> Iterator[bytes]:
+        """
+        Its lines, each with its end if it has one, a few at a time in memory.
+
+        Raises:
+            FileNotFoundError: It has been taken away.
+            AuditError: It cannot be read.
+        """
+        with open(self.opened(), "rb", buffering=1 << 16) as file:
+            file.seek(self.start)
+            left = (os.fstat(file.fileno()).st_size if self.size is None else self.size) - self.start
+            try:
+                while left > 0 and (line := file.readline(min(left, LONGEST_LINE))):
+                    left -= len(line)
+                    yield line
+            except OSError as exc:
+                raise failure(self.path, exc) from exc
+
+
+@contextlib.contextmanager
+def at_hand(path: str) -> Iterator[list[LogFile]]:
+    """
+    The files of the log *path*, oldest first, as they are at one moment: nobody is in
+    the middle of a record or of a rotation then.
+
+    Raises:
+        AuditError: There is none, it cannot be read, or somebody holds its lock.
+    """
+    try:
+        files = _files(path)
+    except AuditError:
+        raise
+    except OSError as exc:
+        raise failure(path, exc) from exc
+    try:
+        yield files
+    finally:
+        for file in files:
+            if file.fd is not None:
+                os.close(file.fd)
+
+
+def _files(path: str) -> list[LogFile]:
+    try:
+        fd = _current(path)
+    except FileNotFoundError:
+        files = [LogFile(name) for name in rotated(path)]  # a rotation was cut off in its middle
+        if not files:
+            raise
+        return files
+    try:
+        files = [*map(LogFile, rotated(path)), LogFile(path, fd, os.fstat(fd).st_size)]
+        fcntl.flock(fd, fcntl.LOCK_UN)
+    except BaseException:
+        os.close(fd)
+        raise
+    return files
+
+
+def _current(path: str) -> int:
+    """
+    The file that is called *path* now, locked so that it keeps that name.
+    """
+    while True:
+        fd = open_to_read(path)
+        try:
+            lock(fd, path, fcntl.LOCK_SH)
+            if is_at(path, fd):
+                return fd
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+
+
+def is_at(path: str, fd: int) -> bool:
+    """
+    Whether *path* still names the open file.
+    """
+    try:
+        return place(os.lstat(path)) == place(os.fstat(fd))
+    except FileNotFoundError:
+        return False
+
+
+def last_lines(fd: int, size: int) -> Iterator[tuple[int, bytes]]:
+    """
+    The lines of an open file from its end, each with where it begins and without its
+    end.
+
+    Raises:
+        OSError: One is longer than 16 MiB, so it is none of ours.
+    """
+    # The end of the last line is not the beginning of another.
+    start = size - 1 if size and os.pread(fd, 1, size - 1) == b"\n" else size
+    held = b""
+    while start:
+        step = min(start, max(_BLOCK, len(held)))
+        start -= step
+        held = os.pread(fd, step, start) + held
+        while (at := held.rfind(b"\n")) >= 0:
+            yield start + at + 1, held[at + 1 :]
+            held = held[:at]
+        if len(held) > LONGEST_LINE:
+            raise OSError(0, "its last line is longer than 16 MiB, so it is no log")
+    if size:
+        yield 0, held
