@@ -26,8 +26,9 @@ def test_check_says_the_decision(cli: Cli, command: str, action: str, code: int)
     done = cli("check", command)
     lines = done.stdout.decode().splitlines()
     assert done.returncode == code
-    assert lines[0] == f"command  {command}"
-    assert lines[1] == f"action   {action}"
+    assert lines[0].startswith(f"{action}: ")
+    assert lines[2] == f"1 | {command}"
+    assert lines[3].startswith(f"  | {'^' * len(command)} {action}: ")
     found = record(cli("check", "--json", "--", *command.split()))
     assert (found["status"], found["action"]) == ("checked", action)
 
@@ -56,7 +57,7 @@ def test_explain_says_the_plan_and_what_would_hold(cli: Cli, tmp_path: Path) -> 
     done = cli("explain", "--write", "out", "--", "npm", "install")
     out = done.stdout.decode()
     assert done.returncode == 0
-    assert "command  npm install" in out
+    assert "1 | npm install" in out
     assert f"mount     bind {tmp_path}/out" in out
     assert "fs.write" in out
     found = record(cli("explain", "--json", "--", "npm", "install"))

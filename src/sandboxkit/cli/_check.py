@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import anyio
@@ -13,6 +14,7 @@ from sandboxkit.cli._exit import Exit
 from sandboxkit.cli._output import enforcement_table, printable, say, table
 from sandboxkit.cli._run import command_of
 from sandboxkit.model import PolicyAction, SandboxSpec
+from sandboxkit.policy import diagnostic
 from sandboxkit.router import default_router
 
 if TYPE_CHECKING:
@@ -25,12 +27,13 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "explain"]
 
+_MAX_OTHERS = 20
 _CODES = {PolicyAction.DENY: Exit.DENIED, PolicyAction.ASK: Exit.APPROVAL}
 
 
 def check(options: argparse.Namespace, report: Report) -> int:
     """
-    Prints the policy's decision about the command and the rules that matched.
+    Prints the policy's decision about the command, with carets under what decided.
     """
     evaluation = default_router().evaluate(command_of(options), spec=SandboxSpec.read_only())
     code = _CODES.get(evaluation.action, Exit.DONE)
@@ -72,17 +75,17 @@ def _explanation(found: Explanation) -> Iterator[str]:
 
 
 def _decision(evaluation: PolicyEvaluation) -> str:
-    lines = [
-        f"command  {printable(evaluation.command.text)}",
-        f"action   {evaluation.action}",
-        f"reason   {printable(evaluation.reason)}",
+    """
+    The diagnostic, and the rules that matched without deciding.
+    """
+    shown = diagnostic(evaluation, width=min(160, shutil.get_terminal_size((100, 24)).columns - 8))
+    others = [
+        (match.rule_id, str(match.level), str(match.action), match.reason)
+        for match in evaluation.matches
+        if not match.decided
     ]
-    if evaluation.command.opaque:
-        lines.append(f"opaque   {printable(evaluation.command.opaque)}")
-    if evaluation.matches:
-        rows = [
-            (match.rule_id, str(match.level), str(match.action), "yes" if match.decided else "", match.reason)
-            for match in evaluation.matches
-        ]
-        lines += ["", table(("rule", "level", "action", "decided", "reason"), rows)]
-    return "\n".join(lines)
+    if not others:
+        return shown
+    rows = list(dict.fromkeys(others))
+    more = f"\nand {len(rows) - _MAX_OTHERS} more" if len(rows) > _MAX_OTHERS else ""
+    return f"{shown}\n\nalso matched:\n{table(('rule', 'level', 'action', 'reason'), rows[:_MAX_OTHERS])}{more}"

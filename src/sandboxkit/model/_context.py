@@ -4,8 +4,11 @@ Where a command would run, as plain values: what the policy needs to read paths.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = ["TRUSTED_PATH", "EvaluationContext"]
 

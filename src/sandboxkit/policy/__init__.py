@@ -4,9 +4,10 @@ What may be done with a command: rules, their precedence, and the floor below th
 Pure but for reading and writing rule files.
 """
 
+from sandboxkit.policy._diagnostic import diagnostic
 from sandboxkit.policy._floor import FloorRow
 from sandboxkit.policy._policy import ExecPolicy
 from sandboxkit.policy._rule import PolicyRule, RuleConstraints
 from sandboxkit.policy._shared import get_exec_policy, initialize_exec_policy
 
-__all__ = ["ExecPolicy", "FloorRow", "PolicyRule", "RuleConstraints", "get_exec_policy", "initialize_exec_policy"]
+__all__ = ["ExecPolicy", "FloorRow", "PolicyRule", "RuleConstraints", "diagnostic", "get_exec_policy", "initialize_exec_policy"]
