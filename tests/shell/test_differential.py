@@ -1,0 +1,184 @@
+"""
+Our reader against three judges: `bash -n` says what is bash at all, shfmt which commands
+stand in a text, and bash itself, in a box, which ones run.
+
+Every disagreement must be on the strict side: opaque, or more than the others saw.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from tests.shell.judge import Tally, fits, may_run_more, uncovered
+from tests.shell.oracle import BASH, SHFMT, is_bash_all, seen_all
+from tests.shell.texts import bash_texts, broken_texts, write
+from tests.shell.traced import Trace, trace
+
+from sandboxkit.errors import CommandError
+from sandboxkit.model import PolicyAction
+from sandboxkit.policy import ExecPolicy
+from sandboxkit.shell import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from sandboxkit.model import Command
+
+LEAST_READ = 0.0
+"""The share of valid generated text that our reader must read rather than call opaque."""
+LEAST_READ_OF_CORPUS = 0.2
+"""Likewise of the commands people write."""
+TRACED = 150
+SEED = 20_260_101
+
+CORPUS = Path(__file__).parent.parent / "corpus"
+PROBE = ExecPolicy.from_dict(
+    {
+        "default": "sandbox",
+        "rules": [
+            {"id": "harmless", "action": "allow", "prefix": [["p1", "p2", "p3", "p4", "p5", "p6", "p9"]]},
+            {"id": "harmful", "action": "deny", "prefix": [["p7", "p8"]]},
+        ],
+    }
+)
+"""Denies two of the programs of generated text, and knows the others."""
+
+pytestmark = [
+    pytest.mark.skipif(BASH is None, reason="bash is not installed"),
+    pytest.mark.skipif(SHFMT is None, reason="shfmt is not installed"),
+]
+bounded = settings(
+    max_examples=250,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+def corpus_texts() -> list[str]:
+    rows = [
+        json.loads(line)
+        for name in ("policy_ok.jsonl", "policy_bypass.jsonl")
+        for line in (CORPUS / name).read_text(encoding="utf-8").splitlines()
+    ]
+    return [row["command"] for row in rows if "command" in row]
+
+
+def read(text: str) -> Command | None:
+    """
+    The command, or None where the text is none at all.
+    """
+    try:
+        return parse(text)
+    except CommandError:
+        return None
+
+
+def disagreements(texts: Sequence[str], tally: Tally) -> Iterator[str]:
+    """
+    What our reader gets wrong about *texts* by `bash -n` and shfmt.
+    """
+    commands = [read(text) for text in texts]
+    valid = is_bash_all(texts)
+    # shfmt takes a carriage return for a part of the line's end; bash does not.
+    asked = [
+        index
+        for index, command in enumerate(commands)
+        if valid[index] and command and command.opaque is None and "\r" not in texts[index]
+    ]
+    theirs = dict(zip(asked, seen_all([texts[index] for index in asked]), strict=True))
+    for index, (text, command) in enumerate(zip(texts, commands, strict=True)):
+        if command is None:
+            continue
+        if not valid[index]:
+            tally.refused += 1
+            if command.opaque is None:
+                yield f"bash refuses this text, and it is not opaque: {text!r}"
+        elif command.opaque is not None:
+            tally.note_opaque(command.opaque, text)
+        elif (commands_seen := theirs.get(index)) is None:
+            tally.unseen += 1
+        else:
+            tally.compared += 1
+            if problems := uncovered(commands_seen, command):
+                yield f"{'; '.join(problems)} in {text!r}"
+
+
+def escapes(texts: Sequence[str], traces: Sequence[Trace], tally: Tally) -> Iterator[str]:
+    """
+    What bash ran of *texts* that our reader did not see, or a policy did not stop.
+    """
+    for text, traced in zip(texts, traces, strict=True):
+        if (command := read(text)) is None:
+            continue
+        yield from _loosened(text, traced)
+        if command.opaque is not None:
+            tally.note_opaque(command.opaque, text)
+            continue
+        tally.compared += 1
+        unseen = [words for words in traced.ran if not any(fits(words, part) for part in command.parts)]
+        if unseen and may_run_more(command):
+            tally.excused += 1
+        elif unseen:
+            yield f"bash ran {unseen[0]} of {text!r}"
+        targets = [each for part in command.parts for each in part.redirects if each.writes]
+        if all(each.is_known for each in targets) and not may_run_more(command):
+            for file in set(traced.files) - {each.target for each in targets}:
+                yield f"bash wrote {file} in {text!r}"
+
+
+def _loosened(text: str, traced: Trace) -> Iterator[str]:
+    action = PROBE.evaluate(text).action
+    ran = [words[0] for words in traced.ran]
+    if action is PolicyAction.ALLOW and ("p7" in ran or "p8" in ran):
+        yield f"bash ran a denied program of an allowed text: {text!r}"
+
+
+def test_commands_people_write() -> None:
+    tally, texts = Tally(), corpus_texts()
+    assert list(disagreements(texts, tally)) == []
+    print(tally)
+    assert 1 - tally.opaque_share >= LEAST_READ_OF_CORPUS
+
+
+def test_generated_text() -> None:
+    tally = Tally()
+
+    @bounded
+    @given(bash_texts())
+    def judge(text: str) -> None:
+        assert list(disagreements([text], tally)) == []
+
+    judge()
+    print(tally)
+    assert 1 - tally.opaque_share >= LEAST_READ
+
+
+def test_broken_text() -> None:
+    tally = Tally()
+
+    @bounded
+    @given(broken_texts())
+    def judge(text: str) -> None:
+        assert list(disagreements([text], tally)) == []
+
+    judge()
+    print(tally)
+    assert tally.refused
+
+
+@pytest.mark.requires("bubblewrap")
+def test_what_bash_runs(tmp_path: Path) -> None:
+    rng, tally = random.Random(SEED), Tally()
+    texts = [write(rng) for _ in range(TRACED)]
+    traces = trace(texts, tmp_path)
+    assert sum(bool(traced.ran) for traced in traces) > TRACED / 2
+    found = list(escapes(texts, traces, tally))
+    print(tally)
+    assert found == []
