@@ -20,6 +20,7 @@ from sandboxkit.model._context import TRUSTED_PATH, EvaluationContext
 from sandboxkit.model._control import BASELINE, Control, ControlState, Enforcement, Grade
 from sandboxkit.model._decision import Advice, Level, PartDecision, PolicyAction, PolicyEvaluation, RuleMatch
 from sandboxkit.model._event import SCHEMA_VERSION, AuditEvent, AuditSink
+from sandboxkit.model._key_lines import KeyLines
 from sandboxkit.model._paths import Access, access_of, is_inside, strictest
 from sandboxkit.model._plan import (
     FIRST_FREE_FD,
@@ -72,6 +73,7 @@ __all__ = [
     "Grade",
     "Grant",
     "Invocation",
+    "KeyLines",
     "LandlockRules",
     "LaunchPlan",
     "Level",

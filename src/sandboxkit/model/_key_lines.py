@@ -10,6 +10,10 @@ from __future__ import annotations
 import bisect
 import json
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 __all__ = ["KeyLines"]
 
@@ -66,17 +70,19 @@ class KeyLines:
 
     def _document(self) -> None:
         table: Key = ()
-        tables: dict[Key, int] = {}
+        latest: dict[Key, int] = {}
         while self._peek():
             if not self._take("["):
                 self._pair(table)
                 continue
             is_listed = self._take("[")
-            table = self._dotted(())
+            *around, name = self._dotted(())
             if is_listed:
-                tables[table] = tables.get(table, -1) + 1
-                table = (*table, tables[table])
-                self._note(table)
+                listed = (*_numbered(around, latest), name)
+                latest[listed] = latest.get(listed, -1) + 1
+                self._note(listed)
+            table = _numbered((*around, name), latest)
+            self._note(table)
             while self._take("]"):
                 pass
 
@@ -143,6 +149,18 @@ class KeyLines:
             return False
         self._at += 1
         return True
+
+
+def _numbered(written: Iterable[str | int], latest: Mapping[Key, int]) -> Key:
+    """
+    *written* with the number of the latest table after each name of a list of them.
+    """
+    key: Key = ()
+    for name in written:
+        key = (*key, name)
+        if key in latest:
+            key = (*key, latest[key])
+    return key
 
 
 def _name(written: str) -> str:
