@@ -15,7 +15,8 @@ from sandboxkit import errors
 from sandboxkit.cli._exit import _TABLE, EPILOG, Exit, exit_of, reserved
 from sandboxkit.cli._output import printable, shortened, table
 
-VERBS = ("run", "check", "explain", "doctor", "backends", "demo")
+VERBS = ("run", "check", "explain", "audit", "doctor", "backends", "demo")
+FAMILIES = {"audit": ("verify", "tail", "grep", "schema")}
 
 
 def test_help_names_every_verb_and_code(cli: Cli) -> None:
@@ -28,7 +29,16 @@ def test_help_names_every_verb_and_code(cli: Cli) -> None:
 def test_every_verb_has_help(cli: Cli, verb: str) -> None:
     done = cli(verb, "--help")
     assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.startswith(f"usage: sandboxkit {verb} [options]".encode())
+    takes = "VERB [options]" if verb in FAMILIES else "[options]"
+    assert done.stdout.startswith(f"usage: sandboxkit {verb} {takes}".encode())
+
+
+@pytest.mark.parametrize(("family", "member"), [(family, member) for family in FAMILIES for member in FAMILIES[family]])
+def test_every_member_of_a_family_has_help(cli: Cli, family: str, member: str) -> None:
+    assert f"    {member} " in cli(family, "--help").stdout.decode()
+    done = cli(family, member, "--help")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith(f"usage: sandboxkit {family} {member} [options]".encode())
 
 
 def test_help_loads_nothing_heavy() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import os
 
+from sandboxkit.cli._audit_arguments import add_audit_arguments
 from sandboxkit.cli._exit import EPILOG
 from sandboxkit.cli._verbs import Parser, Verbs
 
@@ -36,6 +37,7 @@ def parser() -> Parser:
     root.add_argument("--version", action="store_true", help="print the version")
     verbs = Verbs(root.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser), _common())
     _add_commands(verbs)
+    add_audit_arguments(verbs)
     verbs.add("doctor", "look at this machine, with remedies", _DOCTOR)
     verbs.add("backends", "list the backends", _BACKENDS)
     verbs.add("demo", "show it at work, and check it", _DEMO)
@@ -116,6 +118,7 @@ ROOMS = {
     "run": "_run",
     "check": "_check",
     "explain": "_check",
+    "audit": "_audit",
     "doctor": "_doctor",
     "backends": "_doctor",
     "demo": "_demo",
