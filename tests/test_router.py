@@ -265,11 +265,20 @@ async def test_what_is_approved_runs_boxed(tmp_path: Path) -> None:
     routed = await router.route("touch made", cwd=tmp_path)
     assert routed.mode == "sandbox"
     assert (tmp_path / "made").exists()
-    assert asked == [
-        ApprovalRequest(routed.evaluation, os.path.realpath(tmp_path), SandboxSpec.workspace_write(tmp_path))
-    ]
-    approval = events(router)[0]["approval"]
-    assert (approval["approved"], approval["reason"], len(approval["digest"])) == (True, "looks right", 64)
+    (request,) = asked
+    spec = SandboxSpec.workspace_write(tmp_path)
+    assert (request.evaluation, request.cwd, request.spec) == (routed.evaluation, os.path.realpath(tmp_path), spec)
+    assert (request.command, request.offer.mode, request.offer.remember) == ("touch made", "sandbox", ("once",))
+    assert [match.rule_id for match in request.reasons] == ["user.touch"]
+    assert request.offer.grant
+    assert request.offer.grant.spec == spec
+    assert events(router)[0]["approval"] == {
+        "approved": True,
+        "digest": request.offer.grant.digest,
+        "reason": "looks right",
+        "origin": "asked",
+        "remember": "once",
+    }
 
 
 async def test_an_approval_is_bounded_in_time(tmp_path: Path) -> None:

@@ -26,6 +26,30 @@ REQUEST = ApprovalRequest(
 YES = ApprovalReply(approved=True, reason="seen")
 
 
+class AlwaysTrue:
+    """
+    Equal to everything, and true.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return hash(True)
+
+    def __bool__(self) -> bool:
+        return True
+
+
+class Changing(ApprovalReply):
+    """
+    Has its own idea of its attributes.
+    """
+
+    def __getattribute__(self, name: str) -> Any:
+        return True if name == "approved" else super().__getattribute__(name)
+
+
 async def ask(callback: Any, timeout: float = 5.0) -> ApprovalReply:  # noqa: ASYNC109 - what is tested
     return await decide(CallbackApprover(callback), REQUEST, timeout)
 
@@ -85,6 +109,14 @@ async def test_a_deny_approver_says_no() -> None:
         (ApprovalReply(approved=False, reason="too late at night"), "declined: too late at night"),
         (ApprovalReply(approved=1), "declined"),  # type: ignore[arg-type]  # true, but not True
         (ApprovalReply(approved="yes"), "declined"),  # type: ignore[arg-type]  # likewise
+        (ApprovalReply(approved=AlwaysTrue()), "declined"),  # type: ignore[arg-type]  # likewise
+        (ApprovalReply(approved=True, reason=7), "declined"),  # type: ignore[arg-type]  # nothing to record
+        (ApprovalReply(approved=True, remember="forever"), "does not say how long"),  # type: ignore[arg-type]  # no such choice
+        (ApprovalReply(approved=True, remember=None), "does not say how long"),  # type: ignore[arg-type]  # likewise
+        (ApprovalReply(approved=True, remember=["once"]), "does not say how long"),  # type: ignore[arg-type]  # likewise
+        (ApprovalReply(approved=True, origin="heaven"), "does not say where it comes from"),  # type: ignore[arg-type]  # likewise
+        (Changing(approved=True), "answered with Changing"),
+        (ApprovalReply, "answered with type"),
     ],
 )
 async def test_whatever_is_not_a_plain_yes_is_a_no(answer: object, says: str) -> None:
@@ -100,6 +132,54 @@ async def test_an_exception_is_a_no(error: Exception) -> None:
     with pytest.raises(ApprovalError, match=rf"the approver failed \({type(error).__name__}") as caught:
         await ask(callback)
     assert caught.value.__cause__ is error
+
+
+async def test_an_exception_whose_text_fails_is_a_no() -> None:
+    class Odd(Exception):  # noqa: N818 - its name is shown in the message
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    def callback(request: ApprovalRequest) -> ApprovalReply:
+        raise Odd
+
+    with pytest.raises(ApprovalError, match=r"the approver failed \(Odd\)"):
+        await ask(callback)
+
+
+async def test_an_approver_may_refuse_in_its_own_words() -> None:
+    def callback(request: ApprovalRequest) -> ApprovalReply:
+        raise ApprovalError(request.evaluation, "not on a Sunday")
+
+    with pytest.raises(ApprovalError, match=r"^denied: not on a Sunday$"):
+        await ask(callback)
+
+
+async def test_a_refusal_of_something_else_is_a_failure() -> None:
+    other = PolicyEvaluation(PolicyAction.ASK, "another", parse("ls"))
+
+    def callback(request: ApprovalRequest) -> ApprovalReply:
+        raise ApprovalError(other, "not on a Sunday")
+
+    with pytest.raises(ApprovalError, match="the approver failed") as caught:
+        await ask(callback)
+    assert caught.value.evaluation is REQUEST.evaluation
+
+
+async def test_an_approver_that_gives_nothing_to_wait_for_is_a_no() -> None:
+    class Immediate:
+        def approve(self, request: ApprovalRequest) -> ApprovalReply:
+            return YES
+
+    with pytest.raises(ApprovalError, match=r"the approver failed \(TypeError"):
+        await decide(Immediate(), REQUEST, 5)  # type: ignore[arg-type]  # what is tested
+
+
+async def test_what_ends_the_application_is_no_answer() -> None:
+    async def callback(request: ApprovalRequest) -> ApprovalReply:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await ask(callback)
 
 
 async def test_an_async_exception_is_a_no() -> None:

@@ -17,7 +17,14 @@ from sandboxkit.model import AuditEvent, AuditSink, Grade
 if TYPE_CHECKING:
     from typing import Literal
 
-    from sandboxkit.model import ApprovalReply, Enforcement, EvaluationContext, ExecResult, PolicyEvaluation, SandboxSpec
+    from sandboxkit.model import (
+        ApprovalReply,
+        Enforcement,
+        EvaluationContext,
+        ExecResult,
+        PolicyEvaluation,
+        SandboxSpec,
+    )
 
 __all__ = ["Record"]
 
