@@ -62,6 +62,8 @@ class Setting(IntFlag):
     """Whether it runs depends on another's result: lists, `if`, `case`."""
     LOOP = auto()
     """It may run many times."""
+    ENDLESS = auto()
+    """It is started again and again in the background, without end and without waiting."""
     FUNCTION = auto()
     """It is in the body of a function, or waits for an event (`trap`)."""
     SUBSTITUTION = auto()
@@ -146,6 +148,9 @@ class SimpleCommand:
         inside: The index of the part whose word, redirection or assignment it is a
             substitution in, or None.
         outer: The index of the part that starts it, for example `sudo`, or None.
+        function: The function whose body it stands in, or None.
+        cwd: The directory a `cd` before it leads to, as it was written, or None where
+            there was none; `UNKNOWN` is in it where the text does not say.
         own: How many words of `argv` are the program's own: those behind are another
             command, a part of its own with `outer` set. None where all are.
     """
@@ -159,6 +164,8 @@ class SimpleCommand:
     reads_from: tuple[int, ...] = ()
     inside: int | None = None
     outer: int | None = None
+    function: str | None = None
+    cwd: str | None = None
     own: int | None = None
 
     @property

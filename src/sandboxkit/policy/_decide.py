@@ -83,7 +83,7 @@ def decide(rules: RuleSet, command: Command, context: EvaluationContext | None) 
     if command.unread:
         reason = f"{command.opaque}, so it was not read and is denied; put it into a file and run that"
         return PolicyEvaluation(PolicyAction.DENY, reason, command, rules_digest=rules.digest)
-    if command.opaque is not None:
+    if not command.is_plain:
         return _opaque(rules, command, context)
     return _plain(rules, command, context)
 
@@ -92,7 +92,7 @@ def _plain(rules: RuleSet, command: Command, context: EvaluationContext) -> Poli
     action = PolicyAction.ALLOW
     matches: list[RuleMatch] = []
     verdicts: list[_Verdict] = []
-    for index, part in enumerate(command.parts):
+    for index, part in enumerate(command.parts[:1]):
         subject = Subject.of(part.argv, context)
         verdict = _verdict(rules, subject)
         findings = findings_in_argv(rules.floor, subject)
@@ -132,7 +132,7 @@ def _opaque(rules: RuleSet, command: Command, context: EvaluationContext) -> Pol
     for fragment, verdict in seen:
         matches += verdict.matches(action, None, fragment.span)
     verdicts = [whole, *(verdict for _, verdict in seen)]
-    boxed = f"{command.opaque}, so it can only run boxed through bash"
+    boxed = f"{command.opaque or 'it is for bash'}, so it can only run boxed through bash"
     return PolicyEvaluation(
         action=action,
         reason=_sentence(action, matches if action > PolicyAction.SANDBOX else (), boxed),

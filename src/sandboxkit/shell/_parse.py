@@ -5,10 +5,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 
 from sandboxkit.errors import CommandError
-from sandboxkit.model import Command, SimpleCommand
-from sandboxkit.shell._words import NotPlainError, words
+from sandboxkit.model import Command, Setting, SimpleCommand
+from sandboxkit.shell._read import Found, read, read_roughly, read_words
+from sandboxkit.shell._unsure import TooMuchError, UnsureError
+from sandboxkit.shell._unwrap import starts_others
+from sandboxkit.shell._words import words
 
 __all__ = ["MAX_TEXT", "parse"]
 
@@ -32,13 +37,17 @@ for the environment. Source: execve(2).
 
 def parse(command: str | Sequence[str]) -> Command:
     """
-    The command, read: plain words, or `opaque` with the reason.
+    The command, read: every simple command that would run, or `opaque` with the reason.
 
-    Text is plain where it holds nothing but words, quotes and backslash escapes;
-    then its words are exactly those bash would run. Everything else, down to a file
-    name pattern or a builtin of the shell, is opaque: nobody guesses what it does,
-    and only bash can run it. A list is one program with its arguments and is never
-    read as shell text. Text longer than `MAX_TEXT` is not read at all.
+    Text is read as bash 5.2 reads it. Where it holds nothing but words, quotes and
+    backslash escapes, its words are `argv` and run without a shell. What cannot be
+    read with certainty is opaque: nobody guesses what it does. A list is one program
+    with its arguments and is never read as shell text; only what it hands to a shell
+    is (`["bash", "-c", text]`). Text longer than `MAX_TEXT`, with more commands than
+    `MAX_COMMANDS` or deeper than `MAX_DEPTH` is not read at all.
+
+    A wrong reading is possible where bash itself depends on more than the text: after
+    `alias` and `shopt`, or with a locale of another encoding than UTF-8.
 
     Raises:
         CommandError: The command is empty, holds a NUL byte, is larger than the
@@ -64,7 +73,7 @@ def _list(command: Sequence[str]) -> Command:
         raise CommandError(
             f"its words take {total} bytes, the limit is {_MAX_ARGV_BYTES}; pass the data by stdin or a file"
         )
-    return Command(source=None, parts=(SimpleCommand(argv),), argv=argv)
+    return _plain(None, argv, None)
 
 
 def _checked(word: str, where: str) -> int:
@@ -92,15 +101,62 @@ def _encoded(text: str, where: str) -> bytes:
 
 def _text(text: str) -> Command:
     if len(text) > MAX_TEXT:
-        return Command(source=text, parts=(), opaque=f"it is longer than {MAX_TEXT} characters", unread=True)
+        return _unread(text, f"it is longer than {MAX_TEXT} characters")
     _encoded(text, "the text")
     if not text.strip(" \t\n"):
         raise CommandError("it is empty; give a program")
+    argv = words(text)
+    if argv is not None:
+        return _plain(text, argv, _span(text))
+    found = Found()
     try:
-        argv = words(text)
-    except NotPlainError as problem:
-        return Command(source=text, parts=(), opaque=str(problem))
-    return Command(source=text, parts=(SimpleCommand(argv, _span(text)),), argv=argv)
+        if _has_invisible(text):
+            raise UnsureError("it has a control or invisible character")
+        read(text, found)
+    except UnsureError as problem:
+        return _opaque(text, str(problem))
+    except TooMuchError as problem:
+        return _unread(text, str(problem))
+    if not found.parts:
+        return Command(source=text, parts=(), opaque="it holds no command")
+    return Command(text, tuple(found.parts), functions=frozenset(found.functions))
+
+
+def _plain(source: str | None, argv: tuple[str, ...], span: tuple[int, int] | None) -> Command:
+    part = SimpleCommand(argv, span)
+    if not starts_others(argv[0]):
+        return Command(source, (part,), argv=argv)
+    found = Found()
+    try:
+        read_words(part, found)
+    except UnsureError as problem:
+        parts = tuple(replace(each, setting=each.setting | Setting.SUSPECT) for each in found.parts)
+        return Command(source, parts, opaque=str(problem), argv=argv)
+    except TooMuchError as problem:
+        return Command(source, (), opaque=str(problem), unread=True, argv=argv)
+    return Command(source, tuple(found.parts), argv=argv, functions=frozenset(found.functions))
+
+
+def _unread(text: str, problem: str) -> Command:
+    return Command(text, (), opaque=problem, unread=True)
+
+
+def _opaque(text: str, problem: str) -> Command:
+    """
+    What can be seen in a text that cannot be read: as far as the grammar goes, and
+    roughly.
+    """
+    found = Found()
+    with suppress(UnsureError, TooMuchError):
+        read(text, found)
+    with suppress(TooMuchError):
+        read_roughly(text, found)
+    parts = [replace(part, setting=part.setting | Setting.SUSPECT) for part in found.parts]
+    return Command(text, tuple(parts), opaque=problem)
+
+
+def _has_invisible(text: str) -> bool:
+    return not text.isprintable() and any(not char.isprintable() and char not in "\t\n" for char in text)
 
 
 def _span(text: str) -> tuple[int, int]:

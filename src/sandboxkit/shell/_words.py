@@ -9,34 +9,19 @@ from dataclasses import dataclass, field
 
 from sandboxkit.shell._tables import BUILTINS, RESERVED
 
-__all__ = ["NotPlainError", "words"]
+__all__ = ["words"]
 
 _EASY = re.compile(r"[A-Za-z0-9_./,@+-][A-Za-z0-9_./:,@%+=-]*(?: [A-Za-z0-9_./:,@%+=-]+)*")
 """
 Text that needs no character by character reading: most commands look like this.
 """
 
-_META = {
-    "\n": "it has several lines",
-    "|": "it has the operator '|'",
-    "&": "it has the operator '&'",
-    ";": "it has the operator ';'",
-    "(": "it has a subshell or function",
-    ")": "it has a subshell or function",
-    "<": "it has a redirection",
-    ">": "it has a redirection",
-    "$": "it has an expansion ('$')",
-    "`": "it has a command substitution",
-    "*": "it has a file name pattern ('*')",
-    "?": "it has a file name pattern ('?')",
-}
-_OPEN_QUOTE = "a quote is not closed"
-_INVISIBLE = "it has a control or invisible character"
+_META = frozenset("\n|&;()<>$`*?")
 
 
-class NotPlainError(Exception):
+class _NotPlainError(Exception):
     """
-    The text is more than plain words; the message says why. Never leaves the room.
+    The text is more than plain words.
     """
 
 
@@ -63,36 +48,23 @@ class _Word:
         return not self.letters and not self.is_quoted
 
 
-def words(text: str) -> tuple[str, ...]:
+def words(text: str) -> tuple[str, ...] | None:
     """
-    The words of *text*, exactly as bash would hand them to the program.
-
-    Only blanks, quotes and backslashes are read; everything else that bash gives a
-    meaning to is refused, as are commands only bash itself can run. An empty tuple
-    is an empty command.
-
-    Raises:
-        NotPlainError: The text is more than plain words.
+    The words of *text*, exactly as bash would hand them to the program, or None where
+    that needs more than taking quotes and backslashes away.
 
     Source: bash(1), "QUOTING" and "SHELL GRAMMAR".
     """
-    found = tuple(text.split(" ")) if _EASY.fullmatch(text) else _read(text)
-    if found:
-        _check_first(found[0])
-    return found
+    try:
+        found = tuple(text.split(" ")) if _EASY.fullmatch(text) else _read(text)
+    except _NotPlainError:
+        return None
+    return found if found and _may_begin(found[0]) else None
 
 
-def _check_first(word: str) -> None:
-    if word in RESERVED:
-        raise NotPlainError(f"{word!r} is a reserved word of the shell")
-    if word in BUILTINS:
-        raise NotPlainError(f"{word!r} is a builtin of the shell")
-    if "=" in word:
-        raise NotPlainError("it begins with an assignment")
-    if word.startswith("%"):
-        raise NotPlainError("it begins with a job number")
-    if not word.isascii():
-        raise NotPlainError("its program name is not ASCII")
+def _may_begin(word: str) -> bool:
+    is_the_shells = word in RESERVED or word in BUILTINS
+    return not is_the_shells and "=" not in word and not word.startswith("%") and word.isascii()
 
 
 def _read(text: str) -> tuple[str, ...]:
@@ -117,9 +89,9 @@ def _finish(word: _Word, found: list[str]) -> None:
     raw = "".join(word.raw)
     bare = not word.is_quoted
     if ("{" in raw or "}" in raw) and not (bare and raw == "{}" and found):
-        raise NotPlainError("it has braces")
+        raise _NotPlainError
     if "[" in raw and not (bare and raw == "["):
-        raise NotPlainError("it has a file name pattern ('[')")
+        raise _NotPlainError
     found.append("".join(word.letters))
 
 
@@ -132,13 +104,13 @@ def _step(text: str, position: int, word: _Word) -> int:
     if char == "\\":
         return _escape(text, position + 1, word)
     if char in _META:
-        raise NotPlainError(_META[char])
+        raise _NotPlainError
     if char == "#" and word.is_empty:
-        raise NotPlainError("it has a comment")
+        raise _NotPlainError
     if char == "~" and _may_be_home(word):
-        raise NotPlainError("it has a home directory ('~')")
+        raise _NotPlainError
     if not char.isprintable():
-        raise NotPlainError(_INVISIBLE)
+        raise _NotPlainError
     word.add(char)
     return position + 1
 
@@ -151,14 +123,14 @@ def _may_be_home(word: _Word) -> bool:
 
 def _literal(text: str) -> str:
     if not all(char.isprintable() or char in "\t\n" for char in text):
-        raise NotPlainError(_INVISIBLE)
+        raise _NotPlainError
     return text
 
 
 def _single(text: str, start: int, word: _Word) -> int:
     end = text.find("'", start)
     if end < 0:
-        raise NotPlainError(_OPEN_QUOTE)
+        raise _NotPlainError
     word.add_quoted(_literal(text[start:end]))
     return end + 1
 
@@ -171,26 +143,26 @@ def _double(text: str, start: int, word: _Word) -> int:
         if char == '"':
             return position + 1
         if char in "$`":
-            raise NotPlainError(_META[char])
+            raise _NotPlainError
         if char == "\\":
             position += 1
             char = _in_double(text[position : position + 1])
         word.add_quoted(_literal(char))
         position += 1
-    raise NotPlainError(_OPEN_QUOTE)
+    raise _NotPlainError
 
 
 def _in_double(char: str) -> str:
     if char == "\n":
-        raise NotPlainError("it has a line continuation")
+        raise _NotPlainError
     return char if char in '$`"\\' else "\\" + char
 
 
 def _escape(text: str, position: int, word: _Word) -> int:
     char = text[position : position + 1]
     if not char:
-        raise NotPlainError("it ends in a backslash")
+        raise _NotPlainError
     if char == "\n":
-        raise NotPlainError("it has a line continuation")
+        raise _NotPlainError
     word.add_quoted(_literal(char))
     return position + 1

@@ -1,0 +1,254 @@
+"""
+The pass before the parser: lines that go on are joined and here-documents set aside,
+because the grammar reads both wrongly in places.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from sandboxkit.shell._unsure import UnsureError
+
+__all__ = ["HereDocument", "Prepared", "prepare"]
+
+_DELIMITER = re.compile(r"""<<(-?)[ \t]*((?:[^\s;&|<>()$`"'\\]|\\.|'[^'\n]*'|"[^"\n$`\\]*")+)""")
+_ANSI_C_REST = re.compile(r"(?:[^'\\]|\\.)*'", re.DOTALL)
+_BEFORE_COMMENT = frozenset(" \t\n;&|()<>")
+_OPENERS = {"$((": "arithmetic", "$(": "command", "${": "braces", "<(": "command", ">(": "command"}
+
+
+@dataclass(frozen=True, slots=True)
+class HereDocument:
+    """
+    The text between a `<<WORD` and its end.
+
+    Attributes:
+        body: The text; without leading tabs for `<<-`.
+        is_literal: Whether a part of WORD was quoted, so that nothing in it expands.
+        start: Where the body begins in the source text.
+    """
+
+    body: str
+    is_literal: bool
+    start: int
+
+
+@dataclass(slots=True)
+class Prepared:
+    """
+    Text the parser can read.
+
+    Attributes:
+        text: The text.
+        documents: The here-documents by the word that stands for each as a
+            here-string in `text`.
+    """
+
+    text: str
+    documents: dict[str, HereDocument] = field(default_factory=dict)
+    _places: list[int] = field(default_factory=list)
+    _originals: list[int] = field(default_factory=list)
+
+    def original(self, place: int) -> int:
+        """
+        Where the character at *place* of `text` stands in the source.
+        """
+        if not self._places:
+            return place
+        nearest = bisect_right(self._places, place) - 1
+        return self._originals[nearest] + place - self._places[nearest]
+
+
+def prepare(text: str) -> Prepared:
+    """
+    *text* without backslash-newlines and here-documents.
+
+    A backslash-newline goes as bash removes it: not within single quotes, comments and
+    quoted here-documents.
+
+    Raises:
+        UnsureError: It cannot be told where a quote or here-document ends.
+
+    Source: bash(1), "Escape Character" and "Here Documents".
+    """
+    if "\\\n" not in text and "<<" not in text:
+        return Prepared(text)
+    return _Pass(text).run()
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """
+    A here-document whose body begins after this line.
+    """
+
+    token: str
+    delimiter: str
+    is_literal: bool
+    strips_tabs: bool
+
+
+class _Pass:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._done: list[str] = []
+        self._length = 0
+        self._copied = 0
+        self._open: list[str] = ["command"]
+        self._waiting: list[_Waiting] = []
+        self._result = Prepared("", {}, [0], [0])
+
+    def run(self) -> Prepared:
+        while self._at < len(self._text):
+            self._step()
+        if self._waiting:
+            raise UnsureError("a here-document does not end")
+        self._leave_out(len(self._text), len(self._text))
+        self._result.text = "".join(self._done)
+        return self._result
+
+    def _leave_out(self, begin: int, end: int, instead: str = "") -> None:
+        """
+        Copies up to *begin* and goes on at *end*.
+        """
+        for piece in (self._text[self._copied : begin], instead):
+            self._done.append(piece)
+            self._length += len(piece)
+        self._copied = self._at = end
+        self._result._places.append(self._length)
+        self._result._originals.append(end)
+
+    def _step(self) -> None:
+        char, inside = self._text[self._at], self._open[-1]
+        if char == "\\":
+            self._backslash()
+        elif char in "$<>" and (opener := self._opener(inside)):
+            self._open.append(_OPENERS[opener])
+            self._at += len(opener)
+        elif char == "`":
+            self._open.pop() if inside == "backticks" else self._open.append("backticks")
+            self._at += 1
+        elif inside == "quotes":
+            self._open.pop() if char == '"' else None
+            self._at += 1
+        else:
+            self._outside_quotes(char, inside)
+
+    def _backslash(self) -> None:
+        if self._text.startswith("\\\n", self._at):
+            self._leave_out(self._at, self._at + 2)
+        else:
+            self._at += 2
+
+    def _opener(self, inside: str) -> str:
+        found = next((opener for opener in _OPENERS if self._text.startswith(opener, self._at)), "")
+        return "" if inside in ("quotes", "arithmetic") and found in ("<(", ">(") else found
+
+    def _outside_quotes(self, char: str, inside: str) -> None:
+        text, at = self._text, self._at
+        if char == "'":
+            self._single_quote(inside)
+        elif char == '"':
+            self._open.append("quotes")
+            self._at += 1
+        elif char == "#" and inside not in ("braces", "arithmetic") and (not at or text[at - 1] in _BEFORE_COMMENT):
+            end = text.find("\n", at)
+            self._at = len(text) if end < 0 else end
+        elif char == "<" and text.startswith("<<", at):
+            self._here(inside)
+        elif char == "\n" and self._waiting:
+            self._bodies()
+        else:
+            self._bracket(char, inside)
+
+    def _single_quote(self, inside: str) -> None:
+        if inside == "braces" and "quotes" in self._open:
+            self._at += 1  # within "${x:-'…'}" it is an ordinary character
+            return
+        if self._at and self._text[self._at - 1] == "$":
+            found = _ANSI_C_REST.match(self._text, self._at + 1)
+            end = found.end() - 1 if found else -1
+        else:
+            end = self._text.find("'", self._at + 1)
+        if end < 0:
+            raise UnsureError("a quote is not closed")
+        self._at = end + 1
+
+    def _bracket(self, char: str, inside: str) -> None:
+        width = 1
+        if char == "(":
+            is_double = self._text.startswith("((", self._at) and inside != "arithmetic"
+            self._open.append("arithmetic" if is_double else "parentheses")
+            width += is_double
+        elif char == ")" and inside in ("command", "parentheses") and len(self._open) > 1:
+            self._close()
+        elif char == ")" and inside == "arithmetic":
+            self._open.pop()
+            width += self._text.startswith("))", self._at)
+        elif char == "}" and inside == "braces":
+            self._open.pop()
+        self._at += width
+
+    def _close(self) -> None:
+        if re.search(r"\bcase\b", self._text):
+            raise UnsureError("it has a 'case' within parentheses beside joined lines or here-documents")
+        self._open.pop()
+
+    def _here(self, inside: str) -> None:
+        if self._text.startswith("<<<", self._at):
+            self._at += 3
+            return
+        if inside in ("braces", "arithmetic"):
+            if "$((" not in self._text[: self._at] and inside == "arithmetic":
+                raise UnsureError("it has '<<' within parentheses")
+            self._at += 2
+            return
+        found = _DELIMITER.match(self._text, self._at)
+        if not found:
+            raise UnsureError("the end of a here-document cannot be told")
+        word = found[2]
+        delimiter = re.sub(r"\\(.)|['\"]", r"\1", word)
+        token = self._token()
+        self._waiting.append(_Waiting(token, delimiter, delimiter != word, bool(found[1])))
+        self._leave_out(found.start(), found.end(), f"<<<{token}")
+
+    def _token(self) -> str:
+        number = len(self._result.documents) + len(self._waiting)
+        token = f"here{number}"
+        while token in self._text:
+            token += "x"
+        return token
+
+    def _bodies(self) -> None:
+        begin = at = self._at + 1
+        for waiting in self._waiting:
+            at = self._body(waiting, at)
+        self._waiting.clear()
+        self._leave_out(begin, at)
+
+    def _body(self, waiting: _Waiting, start: int) -> int:
+        """
+        Reads one body and returns where the line behind its end begins.
+        """
+        lines: list[str] = []
+        at = start
+        joined = ""
+        while at < len(self._text):
+            end = self._text.find("\n", at)
+            end = len(self._text) if end < 0 else end
+            line = self._text[at:end]
+            at = end + 1
+            if not waiting.is_literal and re.search(r"(?:^|[^\\])(?:\\\\)*\\$", line):
+                joined += line[:-1]
+                continue
+            line, joined = joined + line, ""
+            line = line.lstrip("\t") if waiting.strips_tabs else line
+            if line == waiting.delimiter:
+                body = "".join(f"{each}\n" for each in lines)
+                self._result.documents[waiting.token] = HereDocument(body, waiting.is_literal, start)
+                return min(at, len(self._text))
+            lines.append(line)
+        raise UnsureError("a here-document does not end")

@@ -1,0 +1,816 @@
+"""
+Text to parts: every simple command that would run, as bash would find it.
+
+Only what is on the lists of node kinds below is read; anything else ends the reading.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from sandboxkit.model import UNKNOWN, Assignment, Redirect, Setting, SimpleCommand
+from sandboxkit.shell._escape import printed
+from sandboxkit.shell._prepare import HereDocument, Prepared, prepare
+from sandboxkit.shell._suspects import suspects
+from sandboxkit.shell._tables import RESERVED
+from sandboxkit.shell._tree import MAX_DEPTH, syntax_tree
+from sandboxkit.shell._unsure import TooMuchError, UnsureError
+from sandboxkit.shell._unwrap import Inner, Stdin, carried
+from sandboxkit.shell._variables import SPLIT, Variables
+from sandboxkit.shell._word import WordReader, Words, holds_code
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tree_sitter import Node
+
+__all__ = ["MAX_COMMANDS", "Found", "read", "read_roughly", "read_words"]
+
+MAX_COMMANDS = 200
+"""
+Commands of one text. A text with more is not read, and denied.
+"""
+_MAX_TEXT = 20_000
+_MAX_STATEMENTS = 60
+_CLOSES = frozenset((">&-", "<&-"))
+_OPERATORS = frozenset((">", ">>", ">|", "&>", "&>>", ">&", "<", "<&"))
+_REDIRECTS = frozenset(("file_redirect", "herestring_redirect"))
+_BLANKS = frozenset((b" ", b"\t", b"\n"))
+_SEPARATORS = frozenset((";", "&", "\n"))
+_DECLARES = frozenset(("declare", "typeset", "local", "readonly", "export"))
+_COMPOUND = RESERVED - {"time", "coproc", "!", "[[", "]]", "in"}
+
+
+@dataclass(slots=True)
+class Found:
+    """
+    What a reading has found so far; texts within texts add to the same.
+
+    Attributes:
+        parts: The commands.
+        functions: The names of functions.
+        variables: What variables hold.
+        left: Characters that may still be read.
+    """
+
+    parts: list[SimpleCommand] = field(default_factory=list)
+    functions: set[str] = field(default_factory=set)
+    variables: Variables = field(default_factory=Variables)
+    left: int = _MAX_TEXT
+
+    def reserve(self) -> int:
+        """
+        A place for a command whose words are still to be read.
+        """
+        if len(self.parts) >= MAX_COMMANDS:
+            raise TooMuchError(f"it holds more than {MAX_COMMANDS} commands")
+        self.parts.append(_RESERVE)
+        return len(self.parts) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """
+    Where the commands being read stand.
+    """
+
+    setting: Setting = Setting.NONE
+    inside: int | None = None
+    outer: int | None = None
+    reads_from: tuple[int, ...] = ()
+    function: str | None = None
+    depth: int = 0
+
+    def __or__(self, setting: Setting) -> _Place:
+        return replace(self, setting=self.setting | setting) if setting & ~self.setting else self
+
+
+_Span = tuple[int, int]
+_RESERVE = SimpleCommand(())
+_TOP = _Place()
+
+
+def read(text: str, found: Found) -> None:
+    """
+    Reads *text* as bash would.
+
+    Raises:
+        UnsureError: It is not certain what it means.
+        TooMuchError: It holds more than is read.
+    """
+    _Reader(found, _TOP, span=None).read(text)
+
+
+def read_words(part: SimpleCommand, found: Found) -> None:
+    """
+    Reads a command of literal words: itself, and what it starts.
+
+    Raises:
+        UnsureError: It is not certain what it starts.
+        TooMuchError: It holds more than is read.
+    """
+    index = found.reserve()
+    found.parts[index] = part
+    _Starter(found).start(index, part, _TOP)
+
+
+def read_roughly(text: str, found: Found, place: _Place | None = None, span: tuple[int, int] | None = None) -> None:
+    """
+    Adds what may be a command in *text* that cannot be read, and what that would start.
+    """
+    place = (place or _TOP) | Setting.SUSPECT
+    for argv, where in suspects(text):
+        index = found.reserve()
+        part = SimpleCommand(argv, span or where, setting=place.setting, inside=place.inside, outer=place.outer)
+        found.parts[index] = part
+        with suppress(UnsureError):
+            _Starter(found).start(index, part, replace(place, depth=place.depth + 1))
+
+
+class _Starter:
+    """
+    Adds the commands that a command starts: behind wrappers and in text for a shell.
+    """
+
+    def __init__(self, found: Found) -> None:
+        self._found = found
+
+    def start(
+        self, index: int, part: SimpleCommand, place: _Place, span_of: Callable[[int], _Span | None] | None = None
+    ) -> None:
+        """
+        Adds what *part*, at *index*, starts.
+        """
+        if not part.argv:
+            return
+        inner = carried(part, self._stdin(part))
+        if inner is None:
+            return
+        if place.depth >= MAX_DEPTH:
+            raise TooMuchError(f"its commands stand more than {MAX_DEPTH} deep in each other")
+        if inner.own is not None:
+            self._found.parts[index] = replace(part, own=inner.own)
+        for each in inner.commands:
+            span = span_of(each.start) if span_of and each.start else part.span
+            self._inner(index, part, each, place, span)
+
+    def _inner(self, outer: int, part: SimpleCommand, inner: Inner, place: _Place, span: _Span | None) -> None:
+        setting = part.setting | inner.setting | Setting.WRAPPED
+        place = replace(place, setting=setting, outer=outer, inside=part.inside, depth=place.depth + 1)
+        if inner.text is not None:
+            self._text(part, inner, place | Setting.TEXT, span)
+            return
+        index = self._found.reserve()
+        started = SimpleCommand(
+            argv=inner.argv,
+            span=span,
+            unknown=inner.unknown,
+            assignments=inner.assignments,
+            setting=setting,
+            reads_from=part.reads_from,
+            inside=part.inside,
+            outer=outer,
+            function=part.function,
+            cwd=inner.cwd or part.cwd,
+        )
+        self._found.parts[index] = started
+        self.start(index, started, place)
+
+    def _text(self, part: SimpleCommand, inner: Inner, place: _Place, span: _Span | None) -> None:
+        text, span = inner.text or "", span or part.span or (0, 0)
+        if inner.arguments:
+            self._found.variables.set_arguments(inner.arguments[1:])
+            self._found.variables.set("0", inner.arguments[0])
+        place = replace(place, reads_from=part.reads_from, function=part.function)
+        reader = _Reader(self._found, place, span=span, cwd=inner.cwd or part.cwd)
+        if not place.setting & Setting.SUSPECT:
+            reader.read(text)
+            return
+        try:
+            reader.read(text)
+        except UnsureError:
+            read_roughly(text, self._found, place, span)
+
+    def _stdin(self, part: SimpleCommand) -> Stdin | None:
+        """
+        What the command reads as standard input, where the text says it.
+        """
+        for redirect in reversed(part.redirects):
+            if redirect.is_text:
+                return Stdin(redirect.target, redirect.is_known)
+            if redirect.operator.startswith("<"):
+                return None
+        outputs = [output for source in part.reads_from if (output := self._output(source))]
+        if not outputs:
+            return None
+        is_known = len(outputs) == len(part.reads_from) and all(output.is_known for output in outputs)
+        return Stdin("\n".join(output.text for output in outputs), is_known)
+
+    def _output(self, index: int) -> Stdin | None:
+        part = self._found.parts[index]
+        if part.argv == ("cat",):
+            return self._stdin(part)
+        text = printed(part.argv)
+        return None if text is None else Stdin(text, not part.unknown and text.isascii())
+
+
+class _Reader(_Starter):
+    """
+    Reads one text.
+
+    Args:
+        found: Where the parts go.
+        place: How the text stands in the whole.
+        span: Where all of it stands in the source, for text within text; None for the
+            source itself.
+        cwd: The directory it begins in, as for `SimpleCommand`.
+    """
+
+    def __init__(self, found: Found, place: _Place, *, span: _Span | None, cwd: str | None = None) -> None:
+        super().__init__(found)
+        self._place = place
+        self._span = span
+        self._cwd = cwd
+        self._prepared = Prepared("")
+        self._data = b""
+        self._is_ascii = True
+        self._words: WordReader
+
+    def read(self, text: str) -> None:
+        """
+        Reads the commands of *text*.
+        """
+        root = self._tree(prepare(text))
+        self._statements(root.children, self._place)
+
+    def read_document(self, body: str) -> None:
+        """
+        Reads the substitutions in *body*, text that expands as within double quotes but
+        in which quotes mean nothing.
+        """
+        token = "E"  # noqa: S105 - a word of the text
+        while token in body:
+            token += "E"
+        root = self._tree(Prepared(f": <<{token}\n{body}{token}\n"))
+        nodes = [node for child in root.children for node in child.children if node.type == "heredoc_redirect"]
+        bodies = [child for node in nodes for child in node.children if child.type == "heredoc_body"]
+        if len(bodies) != 1 or self._place.inside is None:
+            raise UnsureError("what expands in a here-document cannot be told")
+        self._words.document(bodies[0], self._place.inside)
+
+    def _tree(self, prepared: Prepared) -> Node:
+        found, text = self._found, prepared.text
+        found.left -= len(text)
+        if found.left < 0:
+            raise TooMuchError(f"it holds more than {_MAX_TEXT} characters of text within text")
+        if self._place.depth > MAX_DEPTH:
+            raise TooMuchError(f"its commands stand more than {MAX_DEPTH} deep in each other")
+        self._prepared = prepared
+        self._data = text.encode("utf-8", "surrogateescape")
+        self._is_ascii = len(self._data) == len(text)
+        self._words = WordReader(self._data, found.variables, self._substitute, self._evaluate)
+        root = syntax_tree(text, self._data)
+        if root.has_error:
+            raise UnsureError("it has a syntax error, or syntax the reader does not know")
+        return root
+
+    # Where things stand
+
+    def _original(self, offset: int) -> int:
+        place = offset if self._is_ascii else len(self._data[:offset].decode("utf-8", "surrogateescape"))
+        return self._prepared.original(place)
+
+    def _span_of(self, start: int, end: int) -> _Span:
+        if self._span is not None:
+            return self._span
+        return self._original(start), self._original(end)
+
+    # Statements
+
+    def _statements(self, nodes: Sequence[Node], place: _Place) -> tuple[int, ...]:
+        """
+        Reads statements; returns the commands whose output is theirs together.
+        """
+        last: list[int] = []
+        for number, node in enumerate(nodes):
+            if node.is_named:
+                following = nodes[number + 1].type if number + 1 < len(nodes) else ""
+                last += self._statement(node, place | Setting.BACKGROUND if following == "&" else place)
+            elif node.type not in _SEPARATORS:
+                raise UnsureError(f"it has {node.type!r} where the reader does not expect it")
+        return tuple(last)
+
+    def _statement(self, node: Node, place: _Place) -> tuple[int, ...]:
+        reader = _STATEMENTS.get(node.type)
+        if reader is None:
+            raise UnsureError(f"it has syntax the reader does not know ({node.type})")
+        outer, self._place = self._place, place
+        try:
+            return reader(self, node, place)
+        finally:
+            self._place = outer
+
+    def _deeper(self, place: _Place) -> _Place:
+        if place.depth >= MAX_DEPTH:
+            raise TooMuchError(f"its commands stand more than {MAX_DEPTH} deep in each other")
+        return replace(place, depth=place.depth + 1)
+
+    def _nothing(self, node: Node, place: _Place) -> tuple[int, ...]:
+        return ()
+
+    def _command(self, node: Node, place: _Place, outside: Sequence[Node] = ()) -> tuple[int, ...]:
+        index = self._found.reserve()
+        line = _Line()
+        for child in node.children:
+            kind = child.type
+            if kind == "command_name":
+                self._name(line, child, index)
+            elif kind == "variable_assignment":
+                line.assignments.append(self._assigned(child, index, exported=True))
+            elif kind in _REDIRECTS:
+                self._redirect(child, index, line)
+            elif child.is_named:
+                self._words.into(line.words, child, index)
+            elif kind != "$":  # of $"…": the string follows
+                raise UnsureError(f"it has {kind!r} where the reader does not expect it")
+        for child in outside:
+            self._redirect(child, index, line)
+        if line.words.argv[:1] == [UNKNOWN] and len(line.words.argv) > 1:
+            # An expansion that is probably empty: the next word is the program.
+            line.words.drop_first()
+        return self._add(index, node, line, place, outside)
+
+    def _name(self, line: _Line, node: Node, part: int) -> None:
+        for child in node.children:
+            if child.is_named:
+                self._words.into(line.words, child, part)
+            elif child.type != "$":
+                raise UnsureError(f"it has {child.type!r} where the reader does not expect it")
+
+    def _add(self, index: int, node: Node, line: _Line, place: _Place, outside: Sequence[Node] = ()) -> tuple[int, ...]:
+        words = line.words
+        end = max((node.end_byte, *(child.end_byte for child in outside)))
+        part = SimpleCommand(
+            argv=tuple(words.argv),
+            span=self._span_of(node.start_byte, end),
+            unknown=tuple(words.unknown.items()),
+            assignments=tuple(line.assignments),
+            redirects=tuple(line.redirects),
+            setting=place.setting,
+            reads_from=place.reads_from,
+            inside=place.inside,
+            outer=place.outer,
+            function=place.function,
+            cwd=self._cwd,
+        )
+        self._found.parts[index] = part
+        if part.argv:
+            self._check_keywords(words)
+            starts = words.starts
+            self.start(
+                index, part, place, lambda word: self._span_of(starts[word], end) if word < len(starts) else None
+            )
+            self._note(part)
+        return (index,)
+
+    def _check_keywords(self, words: Words) -> None:
+        if not words.literal[0]:
+            return
+        first = words.argv[0]
+        if first in _COMPOUND:
+            raise UnsureError(f"it has the reserved word {first!r} where the reader does not expect it")
+        if first in ("time", "coproc"):
+            # Reserved words too; the grammar takes them for programs.
+            for word, literal in zip(words.argv[1:], words.literal[1:], strict=True):
+                if literal and word in RESERVED:
+                    raise UnsureError(f"it has {first!r} in front of a compound command")
+
+    def _note(self, part: SimpleCommand) -> None:
+        """
+        What later commands see of *part*: variables, and the directory.
+        """
+        argv, variables = part.argv, self._found.variables
+        if argv[0] in ("cd", "pushd"):
+            self._cwd = _directory(part, self._cwd)
+        elif argv[0] == "set" and "--" in argv:
+            variables.set_arguments(argv[argv.index("--") + 1 :])
+        elif argv[0] == "read":
+            text = (self._stdin(part) or Stdin(UNKNOWN)).text.strip()
+            for name in argv[1:]:
+                variables.set(name, text)
+
+    def _bare_assignments(self, node: Node, place: _Place) -> tuple[int, ...]:
+        index = self._found.reserve()
+        line = _Line()
+        for child in node.children if node.type == "variable_assignments" else [node]:
+            line.assignments.append(self._assigned(child, index, exported=False))
+        return self._add(index, node, line, place)
+
+    def _assigned(self, node: Node, part: int, *, exported: bool) -> Assignment:
+        if node.type != "variable_assignment":
+            raise UnsureError("it has an assignment the reader does not know")
+        target, operator, *rest = node.children
+        name, _ = self._words.name(target, part)
+        value, is_known = self._value(rest, part)
+        self._found.variables.set(name, value, appends=operator.type == "+=")
+        text = value.replace(SPLIT, " ")
+        if holds_code(text):
+            # Whoever expands it once more runs it: eval, ${…@P}, arithmetic, PS4.
+            self._evaluate(text, part, node.start_byte)
+            raise UnsureError(f"the value of {name} holds code")
+        return Assignment(name, text, is_known and target.type != "subscript", exported)
+
+    def _value(self, rest: Sequence[Node], part: int) -> tuple[str, bool]:
+        if not rest:
+            return "", True
+        node = rest[-1]
+        if len(rest) > 1 and (len(rest) > 2 or rest[0].type != "$"):
+            raise UnsureError("it has an assignment the reader does not know")
+        if node.type != "array":
+            return self._words.value(node, part)
+        words = Words()
+        for child in node.children:
+            if child.is_named:
+                self._words.into(words, child, part)
+        return SPLIT.join(words.argv), False
+
+    def _declaration(self, node: Node, place: _Place, outside: Sequence[Node] = ()) -> tuple[int, ...]:
+        index = self._found.reserve()
+        line = _Line()
+        words = line.words
+        exported = node.children[0].type == "export"
+        for child in node.children:
+            kind = child.type
+            if kind == "variable_assignment":
+                line.assignments.append(self._assigned(child, index, exported=exported))
+            elif kind in _REDIRECTS:
+                self._redirect(child, index, line)
+            elif kind in ("variable_name", "unset", "unsetenv", *_DECLARES):
+                words.add(self._words.slice(child), child.start_byte, literal=True)
+            elif child.is_named:
+                self._words.into(words, child, index)
+                self._words.code(words.argv[-1], index, child.start_byte)
+                exported |= words.argv[-1].startswith("-") and "x" in words.argv[-1]
+            else:
+                raise UnsureError(f"it has {kind!r} where the reader does not expect it")
+        for child in outside:
+            self._redirect(child, index, line)
+        if any(word.startswith("-") and "n" in word for word in words.argv[1:]):
+            self._found.variables.references.update((each.name, each.value) for each in line.assignments)
+        return self._add(index, node, line, place, outside)
+
+    # Redirections
+
+    def _redirect(self, node: Node, part: int, line: _Line) -> None:
+        if node.type not in _REDIRECTS:
+            raise UnsureError("it has a redirection the reader does not know")
+        operator = ""
+        targets = Words()
+        for child in node.children:
+            if child.type == "file_descriptor" or (child.type == "$" and operator):
+                continue
+            if not operator and not child.is_named:
+                operator = child.type
+            elif child.is_named and operator:
+                # The grammar takes the words behind the target with it.
+                self._words.into(line.words if targets.argv else targets, child, part)
+            else:
+                raise UnsureError("it has a redirection the reader does not know")
+        if operator in _CLOSES:
+            return
+        if not targets.argv or (operator not in _OPERATORS and operator != "<<<"):
+            raise UnsureError(f"it has a redirection the reader does not know ({operator!r})")
+        line.redirects += self._redirected(operator, targets, part)
+
+    def _redirected(self, operator: str, targets: Words, part: int) -> list[Redirect]:
+        target = " ".join(targets.argv)
+        is_known = not targets.unknown and len(targets.argv) == 1
+        if operator == "<<<":
+            document = self._prepared.documents.get(target) if targets.literal[0] else None
+            return [Redirect("<<<", target + "\n", is_known) if document is None else self._document(document, part)]
+        if operator in (">&", "<&") and is_known and (target.rstrip("-").isdigit() or target == "-"):
+            return []
+        return [Redirect(operator, target, is_known)]
+
+    def _document(self, document: HereDocument, part: int) -> Redirect:
+        body = document.body
+        if document.is_literal or ("$" not in body and "`" not in body and "\\" not in body):
+            return Redirect("<<", body)
+        self._expand(body, part, (document.start, document.start + len(body)))
+        return Redirect("<<", body, is_known=False)
+
+    # Substitutions
+
+    def _inside(self, part: int) -> _Place:
+        setting = self._place.setting | Setting.SUBSTITUTION
+        return self._deeper(replace(self._place, inside=part, reads_from=(), setting=setting))
+
+    def _expand(self, body: str, part: int, span: _Span) -> None:
+        reader = _Reader(self._found, self._inside(part), span=self._span or span, cwd=self._cwd)
+        reader.read_document(body)
+
+    def _substitute(self, node: Node, part: int) -> str | None:
+        first, cwd, place = len(self._found.parts), self._cwd, self._inside(part)
+        children = node.children
+        if children[0].type == "`" and "\\" in self._words.slice(node):
+            # Within backticks a backslash quotes `, \ and $ once more.
+            text = _unticked(self._words.slice(node)[1:-1])
+            span = self._span_of(node.start_byte, node.end_byte)
+            _Reader(self._found, place, span=span, cwd=cwd).read(text)
+        else:
+            self._statements(children[1:-1], place)
+        self._cwd = cwd
+        added = self._found.parts[first:]
+        return printed(added[0].argv) if len(added) == 1 else None
+
+    def _evaluate(self, text: str, part: int, start: int) -> None:
+        """
+        Reads quoted text whose substitutions bash would run all the same.
+        """
+        place = self._original(start)
+        body = text if text.endswith("\n") else text + "\n"
+        try:
+            self._expand(body, part, (place, min(place + len(text), self._end)))
+        except UnsureError:
+            read_roughly(text, self._found, self._inside(part), self._span_of(start, start + 1))
+
+    @property
+    def _end(self) -> int:
+        return self._original(len(self._data))
+
+    # Compound commands
+
+    def _redirected_statement(self, node: Node, place: _Place) -> tuple[int, ...]:
+        body, *redirects = node.children
+        if body.type in _REDIRECTS:
+            body, redirects = node, [body, *redirects]
+        if any(child.type not in _REDIRECTS for child in redirects):
+            raise UnsureError("it has a redirection the reader does not know")
+        if body is node:
+            return self._redirects_alone(node, redirects, place)
+        if body.type == "command":
+            return self._command(body, place, redirects)
+        if body.type in ("declaration_command", "unset_command"):
+            return self._declaration(body, place, redirects)
+        self._redirects_alone(node, redirects, place)
+        return self._statement(body, place)
+
+    def _redirects_alone(self, node: Node, redirects: Sequence[Node], place: _Place) -> tuple[int, ...]:
+        index = self._found.reserve()
+        line = _Line()
+        for child in redirects:
+            self._redirect(child, index, line)
+        words = line.words
+        if words.argv and node.children[0].type not in _REDIRECTS:
+            raise UnsureError("it has words behind a compound command")
+        return self._add(index, node, line, place)
+
+    def _redirect_statement(self, node: Node, place: _Place) -> tuple[int, ...]:
+        return self._redirects_alone(node, [node], place)
+
+    def _pipeline(self, node: Node, place: _Place) -> tuple[int, ...]:
+        place |= Setting.PIPELINE
+        last: tuple[int, ...] = ()
+        is_first = True
+        for child in node.children:
+            if child.is_named:
+                cwd = self._cwd
+                last = self._statement(child, place if is_first else replace(place, reads_from=last))
+                self._cwd = cwd
+                is_first = False
+            elif child.type not in ("|", "|&"):
+                raise UnsureError(f"it has {child.type!r} where the reader does not expect it")
+        return last
+
+    def _list(self, node: Node, place: _Place) -> tuple[int, ...]:
+        last: list[int] = []
+        for child in node.children:
+            if child.is_named:
+                last += self._statement(child, place | Setting.CONDITIONAL if last else place)
+            elif child.type not in ("&&", "||"):
+                raise UnsureError(f"it has {child.type!r} where the reader does not expect it")
+        return tuple(last)
+
+    def _negated(self, node: Node, place: _Place) -> tuple[int, ...]:
+        return self._statements(node.children[1:], place)
+
+    def _subshell(self, node: Node, place: _Place) -> tuple[int, ...]:
+        cwd = self._cwd
+        last = self._statements(node.children[1:-1], self._deeper(place | Setting.SUBSHELL))
+        self._cwd = cwd
+        return last
+
+    def _group(self, node: Node, place: _Place) -> tuple[int, ...]:
+        if node.children[0].type == "((":
+            return self._test(node, place)
+        if self._data[node.start_byte + 1 : node.start_byte + 2] not in _BLANKS:
+            raise UnsureError("it has a brace that bash takes for a part of a word")
+        return self._statements(node.children[1:-1], self._deeper(place))
+
+    def _test(self, node: Node, place: _Place) -> tuple[int, ...]:
+        """
+        `[[ … ]]`, `[ … ]`, `(( … ))`: a builtin whose words are its operands.
+        """
+        index = self._found.reserve()
+        line = _Line()
+        self._operands(node, index, line, is_arithmetic=node.children[0].type == "((")
+        return self._add(index, node, line, place)
+
+    def _operands(self, node: Node, part: int, line: _Line, *, is_arithmetic: bool) -> None:
+        for child in node.children:
+            if not child.is_named:
+                line.words.add(child.type, child.start_byte)
+            elif child.type in _EXPRESSIONS:
+                self._operands(child, part, line, is_arithmetic=is_arithmetic)
+            elif is_arithmetic:
+                self._words.operand(child, part)
+                line.words.add(self._words.slice(child), child.start_byte)
+            elif child.type == "test_operator":
+                line.words.add(self._words.slice(child), child.start_byte, literal=True)
+            else:
+                self._words.into(line.words, child, part)
+                for word in line.words.argv[-1:]:
+                    self._words.code(word, part, child.start_byte)
+
+    def _compound(self, node: Node, place: _Place) -> tuple[int, ...]:
+        """
+        `if`, `elif`, `else`, `case` items: keywords between statements.
+        """
+        place = self._deeper(place) | Setting.CONDITIONAL
+        last: list[int] = []
+        children = node.children
+        for number, child in enumerate(children):
+            if child.is_named:
+                following = children[number + 1].type if number + 1 < len(children) else ""
+                last += self._statement(child, place | Setting.BACKGROUND if following == "&" else place)
+            elif child.type not in _COMPOUND_WORDS:
+                raise UnsureError(f"it has {child.type!r} where the reader does not expect it")
+        return tuple(last)
+
+    def _while(self, node: Node, place: _Place) -> tuple[int, ...]:
+        place = self._deeper(place) | Setting.LOOP
+        keyword, *rest = node.children
+        condition = [child for child in rest if child.type != "do_group"]
+        body = [child for child in rest if child.type == "do_group"]
+        last = self._statements(condition, place)
+        parts = [self._found.parts[index] for index in last]
+        if keyword.type == "while" and all(part.argv in _ALWAYS for part in parts):
+            inner = body[0].children if body else []
+            if len(inner) > 2 and inner[-2].type == "&":
+                place |= Setting.ENDLESS
+        return last + self._statements(body, place)
+
+    def _do_group(self, node: Node, place: _Place) -> tuple[int, ...]:
+        return self._statements(node.children[1:-1], place)
+
+    def _for(self, node: Node, place: _Place) -> tuple[int, ...]:
+        place = self._deeper(place) | Setting.LOOP
+        index = self._found.reserve()
+        line = _Line()
+        name = ""
+        body: list[Node] = []
+        for child in node.children:
+            if child.type in ("for", "select", "in", *_SEPARATORS):
+                continue
+            if child.type == "variable_name" and not name:
+                name = self._words.slice(child)
+            elif child.type in ("do_group", "compound_statement"):
+                body.append(child)
+            else:
+                self._words.into(line.words, child, index)
+        # The words of a loop are no command, but their substitutions are inside one.
+        words = line.words.argv or [self._found.variables.get("@")]
+        self._found.variables.set(name, SPLIT.join(words))
+        self._found.parts[index] = SimpleCommand(
+            (),
+            self._span_of(node.start_byte, node.end_byte),
+            setting=place.setting,
+            inside=place.inside,
+            outer=place.outer,
+        )
+        return self._statements(body, place)
+
+    def _c_for(self, node: Node, place: _Place) -> tuple[int, ...]:
+        place = self._deeper(place) | Setting.LOOP
+        index = self._found.reserve()
+        line = _Line()
+        body: list[Node] = []
+        for child in node.children:
+            if child.type in ("do_group", "compound_statement"):
+                body.append(child)
+            elif child.is_named:
+                self._words.operand(child, index)
+            elif child.type not in ("for", "((", "))", ";", ",", "\n"):
+                raise UnsureError(f"it has {child.type!r} where the reader does not expect it")
+        self._add(index, node, line, place)
+        return self._statements(body, place)
+
+    def _case(self, node: Node, place: _Place) -> tuple[int, ...]:
+        index = self._found.reserve()
+        line = _Line()
+        items: list[Node] = []
+        for child in node.children:
+            if child.type == "case_item":
+                items.append(child)
+            elif child.is_named and child.type != "comment":
+                self._words.into(line.words, child, index)
+        span = self._span_of(node.start_byte, node.end_byte)
+        self._found.parts[index] = SimpleCommand(
+            (), span, setting=place.setting, inside=place.inside, outer=place.outer
+        )
+        return tuple(each for item in items for each in self._case_item(item, index, place))
+
+    def _case_item(self, node: Node, part: int, place: _Place) -> tuple[int, ...]:
+        children = node.children
+        end = next((at for at, child in enumerate(children) if child.type == ")"), None)
+        if end is None:
+            raise UnsureError("it has a case the reader does not know")
+        patterns = Words()
+        for child in children[:end]:
+            if child.is_named:
+                self._words.into(patterns, child, part)
+        body = [child for child in children[end + 1 :] if child.type not in (";;", ";&", ";;&")]
+        return self._statements(body, self._deeper(place) | Setting.CONDITIONAL)
+
+    def _function(self, node: Node, place: _Place) -> tuple[int, ...]:
+        names = [child for child in node.children if child.type == "word"]
+        bodies = [child for child in node.children if child.is_named and child.type not in ("word", *_REDIRECTS)]
+        redirects = [child for child in node.children if child.type in _REDIRECTS]
+        if len(names) != 1 or len(bodies) != 1:
+            raise UnsureError("it has a function the reader does not know")
+        name = self._words.slice(names[0])
+        self._found.functions.add(name)
+        if redirects:
+            self._redirects_alone(node, redirects, place)
+        place = replace(self._deeper(place) | Setting.FUNCTION, function=name, reads_from=())
+        cwd = self._cwd
+        self._statement(bodies[0], place)
+        self._cwd = cwd
+        return ()
+
+
+@dataclass(slots=True)
+class _Line:
+    """
+    A simple command while it is read.
+    """
+
+    words: Words = field(default_factory=Words)
+    assignments: list[Assignment] = field(default_factory=list)
+    redirects: list[Redirect] = field(default_factory=list)
+
+
+_EXPRESSIONS = frozenset(
+    ("binary_expression", "unary_expression", "parenthesized_expression", "postfix_expression", "ternary_expression")
+)
+_COMPOUND_WORDS = frozenset(("if", "then", "elif", "else", "fi", ";", "\n", "&"))
+_ALWAYS = frozenset(((":",), ("true",), ("[", "1", "]"), ("[[", "1", "]]")))
+_STATEMENTS: dict[str, Callable[[_Reader, Node, _Place], tuple[int, ...]]] = {
+    "command": _Reader._command,
+    "variable_assignment": _Reader._bare_assignments,
+    "variable_assignments": _Reader._bare_assignments,
+    "declaration_command": _Reader._declaration,
+    "unset_command": _Reader._declaration,
+    "redirected_statement": _Reader._redirected_statement,
+    "file_redirect": _Reader._redirect_statement,
+    "herestring_redirect": _Reader._redirect_statement,
+    "pipeline": _Reader._pipeline,
+    "list": _Reader._list,
+    "negated_command": _Reader._negated,
+    "subshell": _Reader._subshell,
+    "compound_statement": _Reader._group,
+    "test_command": _Reader._test,
+    "if_statement": _Reader._compound,
+    "elif_clause": _Reader._compound,
+    "else_clause": _Reader._compound,
+    "while_statement": _Reader._while,
+    "do_group": _Reader._do_group,
+    "for_statement": _Reader._for,
+    "c_style_for_statement": _Reader._c_for,
+    "case_statement": _Reader._case,
+    "function_definition": _Reader._function,
+    "comment": _Reader._nothing,
+}
+"""
+The kinds of statements that are read. The list is closed.
+"""
+
+
+def _directory(part: SimpleCommand, before: str | None) -> str:
+    """
+    Where a `cd` leads, as it is written.
+    """
+    operands = [word for word in part.argv[1:] if not word.startswith("-") or word == "-"]
+    target = operands[0] if operands else "~"
+    if part.unknown or target == "-":
+        return UNKNOWN
+    if target.startswith(("/", "~")) or before is None:
+        return target
+    return f"{before}/{target}"
+
+
+def _unticked(text: str) -> str:
+    return re.sub(r"\\([`$\\])", r"\1", text)

@@ -1,0 +1,37 @@
+"""
+A rough look at text that cannot be read with certainty: for suspicion only.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["suspects"]
+
+_MAX = 100
+_BREAK = re.compile(r"\$\(|[;&|\n(){}`]|\bdo\b|\bthen\b|\belse\b")
+_QUOTES = re.compile(r"[\"'\\\r]")
+_UNSEEN = re.compile(r"[^\x20-\x7e]")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=\S*")
+
+
+def suspects(text: str) -> Iterator[tuple[tuple[str, ...], tuple[int, int]]]:
+    """
+    The words, and the place, of everything in *text* that may be a command: quotes,
+    backslashes and invisible characters taken away, cut at every operator.
+    """
+    begin, count = 0, 0
+    for end, after in [*((found.start(), found.end()) for found in _BREAK.finditer(text)), (len(text), len(text))]:
+        words = _UNSEEN.sub("", _QUOTES.sub("", text[begin:end])).split()
+        while words and (_ASSIGNMENT.fullmatch(words[0]) or words[0] in ("!", "time", "if", "while", "until")):
+            words.pop(0)
+        if words:
+            yield tuple(words), (begin, end)
+            count += 1
+        if count >= _MAX:
+            return
+        begin = after

@@ -1,0 +1,79 @@
+"""
+The grammar: text in, a syntax tree out, within a bounded number of steps.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import TYPE_CHECKING
+
+from sandboxkit.shell._unsure import TooMuchError
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+__all__ = ["MAX_DEPTH", "syntax_tree"]
+
+MAX_DEPTH = 20
+"""
+How deep commands may stand within commands. Deeper text is not read, and denied.
+"""
+_MAX_BRACKETS = 60
+_MAX_ROUNDS = 150
+"""
+Rounds of a hundred steps of the parser; a script of 10,000 dense characters takes 140.
+"""
+_SMALL = 300
+_BRACKETS = re.compile(r"[()]")
+
+
+class _Local(threading.local):
+    parser: Parser | None = None
+
+
+_local = _Local()
+
+
+def _parser() -> Parser:
+    if _local.parser is None:
+        # Loaded at the first command that is more than plain words.
+        import tree_sitter
+        import tree_sitter_bash
+
+        _local.parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+    return _local.parser
+
+
+def syntax_tree(text: str, data: bytes) -> Node:
+    """
+    The root of the tree of *text*, whose UTF-8 form is *data*. It may hold errors.
+
+    Raises:
+        TooMuchError: Brackets are nested too deeply, or the parser takes too long.
+    """
+    if len(data) <= _SMALL:
+        return _parser().parse(data).root_node
+    _check_brackets(text)
+    rounds = 0
+
+    def stops(*_: object) -> bool:
+        nonlocal rounds
+        rounds += 1
+        return rounds > _MAX_ROUNDS
+
+    parser = _parser()
+    try:
+        return parser.parse(lambda offset, _: data[offset:], progress_callback=stops).root_node
+    except ValueError:
+        parser.reset()
+        raise TooMuchError("it holds more words than are read") from None
+
+
+def _check_brackets(text: str) -> None:
+    # The grammar's scanner looks ahead to the end of the text from every open bracket.
+    depth = 0
+    for found in _BRACKETS.finditer(text):
+        depth = depth + 1 if found[0] == "(" else max(0, depth - 1)
+        if depth > _MAX_BRACKETS:
+            raise TooMuchError(f"its brackets are nested more than {_MAX_BRACKETS} deep")

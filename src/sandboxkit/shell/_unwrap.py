@@ -1,0 +1,576 @@
+"""
+What a command starts: the command behind a wrapper, the text handed to a shell.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from sandboxkit.model import UNKNOWN, Assignment, Doubt, Setting, SimpleCommand, Unknown
+from sandboxkit.shell._wrappers import CODE_OPTIONS, SHELLS, WRAPPERS, Wrapper
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["Carried", "Inner", "Stdin", "carried", "starts_others"]
+
+_VERSION = re.compile(r"[-.0-9]+$")
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\(\)|%%)?)=(.*)", re.DOTALL)
+_STRINGS = re.compile(r"\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`((?:[^`\\\n]|\\.)*)`")
+_NEEDS_SHELL = re.compile(r"[\s;&|<>()`$]")
+_STDIN_READERS = frozenset(("at", "batch"))
+_MAX_STRINGS = 20
+_ANYTHING = ((0, Unknown(Doubt.WORDS)),)
+
+
+@dataclass(frozen=True, slots=True)
+class Stdin:
+    """
+    Standard input that stands in the text itself.
+
+    Attributes:
+        text: The text.
+        is_known: Whether it is exactly that.
+    """
+
+    text: str
+    is_known: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """
+    A command that another one starts.
+
+    Attributes:
+        argv: Its words, or empty where it is text.
+        unknown: What is not known about them.
+        start: The index in the outer command's words at which it begins, 0 where it is
+            not one of them.
+        text: Text that a shell reads, or None.
+        arguments: The words behind that text: `$0` and the positional parameters.
+        assignments: What the outer command puts into its environment.
+        setting: How it stands, beyond how the outer one does.
+        cwd: The directory the outer command changes to, or None.
+    """
+
+    argv: tuple[str, ...] = ()
+    unknown: tuple[tuple[int, Unknown], ...] = ()
+    start: int = 0
+    text: str | None = None
+    arguments: tuple[str, ...] = ()
+    assignments: tuple[Assignment, ...] = ()
+    setting: Setting = Setting.NONE
+    cwd: str | None = None
+
+
+@dataclass(slots=True)
+class Carried:
+    """
+    Everything a command starts.
+
+    Attributes:
+        commands: The commands.
+        own: How many words are the outer command's own; None where all are.
+    """
+
+    commands: list[Inner] = field(default_factory=list)
+    own: int | None = None
+
+
+def carried(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
+    """
+    What *part* starts, or None where it starts nothing that its words tell.
+
+    Args:
+        part: The command.
+        stdin: What it reads as standard input, as far as the text says it.
+    """
+    name = _name(part.argv[0])
+    wrapper = WRAPPERS.get(name)
+    if wrapper is not None:
+        return _behind(part, name, wrapper, stdin)
+    reader = _READERS.get(name) or _READERS.get(_VERSION.sub("", name))
+    return reader(part, stdin) if reader else None
+
+
+def starts_others(program: str) -> bool:
+    """
+    Whether *program* may start something that its words tell.
+    """
+    name = _name(program)
+    return name in WRAPPERS or name in _READERS or _VERSION.sub("", name) in _READERS
+
+
+def _name(word: str) -> str:
+    name = word.rpartition("/")[2].lower()
+    return name.removesuffix(".exe")
+
+
+def _tail(part: SimpleCommand, start: int, **more: object) -> Inner:
+    """
+    The words of *part* from *start* on as a command.
+    """
+    unknown = tuple((index - start, doubt) for index, doubt in part.unknown if index >= start)
+    return replace(Inner(part.argv[start:], unknown, start), **more)  # type: ignore[arg-type]
+
+
+def _unsure(part: SimpleCommand, start: int = 1) -> Carried:
+    """
+    For words that cannot be told apart: some unknown command, and every tail of the
+    words as one that may be it.
+    """
+    unknown = Inner((UNKNOWN,), _ANYTHING, start)
+    tails = [_tail(part, index, setting=Setting.SUSPECT) for index in range(start, min(len(part.argv), start + 12))]
+    return Carried([unknown, *(tail for tail in tails if not tail.argv[0].startswith("-"))], start)
+
+
+def _is_unknown(part: SimpleCommand, index: int) -> bool:
+    return any(place == index for place, _ in part.unknown)
+
+
+def _text(part: SimpleCommand, words: range, setting: Setting = Setting.NONE, **more: object) -> list[Inner]:
+    """
+    Some words of *part*, joined by blanks, as text for a shell.
+    """
+    text = " ".join(part.argv[index] for index in words)
+    if not text.strip():
+        return []
+    if any(_is_unknown(part, index) for index in words):
+        guess = Inner(text=text, start=words.start, setting=setting | Setting.SUSPECT, **more)  # type: ignore[arg-type]
+        return [Inner((UNKNOWN,), _ANYTHING, words.start, setting=setting), guess]
+    return [Inner(text=text, start=words.start, setting=setting, **more)]  # type: ignore[arg-type]
+
+
+# Wrappers of the table
+
+
+@dataclass(slots=True)
+class _Options:
+    """
+    The wrapper's own words as they are told apart.
+    """
+
+    at: int = 1
+    texts: list[int] = field(default_factory=list)
+    assignments: list[Assignment] = field(default_factory=list)
+    cwd: str | None = None
+    stops: bool = False
+    splits: int | None = None
+    replaces: str | None = None
+
+
+def _behind(part: SimpleCommand, name: str, wrapper: Wrapper, stdin: Stdin | None) -> Carried | None:
+    found = _options(part, name, wrapper)
+    if found is None:
+        return _unsure(part)
+    if found.stops:
+        return None
+    if found.splits is not None:
+        return _split(part, found)
+    if found.texts:
+        inner = [each for index in found.texts for each in _text(part, range(index, index + 1), wrapper.setting)]
+        return Carried(inner, found.at)
+    if (wrapper.text and name != "flock") or found.at >= len(part.argv):
+        return _default(part, name, found)
+    if wrapper.joins:
+        inner = _text(part, range(found.at, len(part.argv)), wrapper.setting)
+        return Carried(inner, found.at)
+    inner_part = _tail(part, found.at, assignments=tuple(found.assignments), setting=wrapper.setting, cwd=found.cwd)
+    if name == "xargs":
+        inner_part = _with_input(inner_part, stdin, found.replaces)
+    return Carried([inner_part], found.at)
+
+
+def _default(part: SimpleCommand, name: str, found: _Options) -> Carried | None:
+    if name in ("env", "time", "command", "builtin", "exec", "coproc"):
+        bare = [Inner(assignments=tuple(found.assignments))] if found.assignments else []
+        return Carried(bare, found.at)
+    return None
+
+
+def _options(part: SimpleCommand, name: str, wrapper: Wrapper) -> _Options | None:
+    found = _Options()
+    operands = wrapper.operands
+    argv = part.argv
+    while found.at < len(argv):
+        word = argv[found.at]
+        if _is_unknown(part, found.at) and not operands:
+            return None if word.startswith("-") or not _surely_operand(part, found.at) else found
+        if word == "--":
+            found.at += 1
+            operands = _skip(found, operands, argv)
+            break
+        if len(word) > 1 and word[0] == "-":
+            if not _option(part, found, wrapper, name):
+                return None
+        elif wrapper.assigns and (assigned := _ASSIGNMENT.fullmatch(word)):
+            known = not _is_unknown(part, found.at)
+            found.assignments.append(Assignment(assigned[1], assigned[2], known, is_exported=True))
+            found.at += 1
+        elif operands:
+            operands -= 1
+            found.at += 1
+        elif name == "env" and word == "-":
+            found.at += 1
+        else:
+            break
+        if found.stops or found.splits is not None:
+            break
+    if wrapper.assigns:
+        _assignments(part, found)
+    return found
+
+
+def _surely_operand(part: SimpleCommand, index: int) -> bool:
+    return any(place == index and doubt.known and doubt.known[0] != "-" for place, doubt in part.unknown)
+
+
+def _skip(found: _Options, operands: int, argv: tuple[str, ...]) -> int:
+    found.at = min(found.at + operands, len(argv))
+    return 0
+
+
+def _assignments(part: SimpleCommand, found: _Options) -> None:
+    while found.at < len(part.argv) and (assigned := _ASSIGNMENT.fullmatch(part.argv[found.at])):
+        found.assignments.append(
+            Assignment(assigned[1], assigned[2], not _is_unknown(part, found.at), is_exported=True)
+        )
+        found.at += 1
+
+
+def _option(part: SimpleCommand, found: _Options, wrapper: Wrapper, name: str) -> bool:
+    """
+    Takes one option, with its value; False where it is not known.
+    """
+    argv, word = part.argv, part.argv[found.at]
+    if name == "env" and (word.startswith(("-S", "--split-string")) or re.match(r"-[iv0]*S", word)):
+        found.splits = found.at
+        return True
+    if name == "xargs" and word.startswith(("-I", "-i", "--replace")):
+        found.replaces = _replaced(argv, found.at)
+    if word.startswith("--"):
+        return _long(part, found, wrapper)
+    if wrapper.digits and word[1:].lstrip("-+").isdigit():
+        found.at += 1
+        return True
+    return _short(part, found, wrapper, name)
+
+
+def _replaced(argv: tuple[str, ...], at: int) -> str:
+    word = argv[at]
+    if word == "-I":
+        return argv[at + 1] if at + 1 < len(argv) else "{}"
+    return (word.partition("=")[2] if word.startswith("--") else word[2:]) or "{}"
+
+
+def _long(part: SimpleCommand, found: _Options, wrapper: Wrapper) -> bool:
+    argv = part.argv
+    name, attached, value = argv[found.at].partition("=")
+    known = wrapper.names | wrapper.valued | wrapper.stops | wrapper.text | wrapper.directory
+    matching = [each for each in known if each.startswith("--") and each.startswith(name)]
+    exact = name if name in known else matching[0] if len(matching) == 1 else None
+    if exact is None:
+        return False
+    if exact in wrapper.stops:
+        found.stops = True
+        return True
+    takes = exact in wrapper.valued or exact in wrapper.text
+    value_at = found.at + 1 if takes and not attached else None
+    if exact in wrapper.text:
+        found.texts.append(found.at if attached else found.at + 1)
+        if attached:
+            return False
+    if exact in wrapper.directory:
+        found.cwd = value if attached else argv[value_at] if value_at and value_at < len(argv) else UNKNOWN
+    found.at = (value_at or found.at) + 1
+    return found.at <= len(argv)
+
+
+def _short(part: SimpleCommand, found: _Options, wrapper: Wrapper, name: str) -> bool:
+    argv, word = part.argv, part.argv[found.at]
+    for place, letter in enumerate(word[1:], 2):
+        option = f"-{letter}"
+        attached = word[place:]
+        if option in wrapper.stops:
+            found.stops = True
+            return True
+        if option in wrapper.text:
+            if attached:
+                return False
+            found.texts.append(found.at + 1)
+            found.at += 2
+            return found.at <= len(argv)
+        if letter in wrapper.values:
+            optional = name == "xargs" and letter in "ile"
+            if option in wrapper.directory:
+                found.cwd = attached or (argv[found.at + 1] if found.at + 1 < len(argv) else UNKNOWN)
+            found.at += 1 if attached or optional else 2
+            return found.at <= len(argv)
+        if letter not in wrapper.flags:
+            return False
+    found.at += 1
+    return True
+
+
+def _split(part: SimpleCommand, found: _Options) -> Carried:
+    """
+    `env -S`: one word holds several. Only plain words are read.
+    """
+    at = found.splits or 1
+    word = part.argv[at]
+    attached = word.partition("=")[2] if word.startswith("--") else word[word.index("S") + 1 :]
+    start = at + 1 if attached else at + 2
+    text = attached or (part.argv[at + 1] if at + 1 < len(part.argv) else "")
+    if re.search(r"[\\'\"$#`]", text) or any(index <= start for index, _ in part.unknown):
+        guess = Inner(text=text, start=at, setting=Setting.SUSPECT)
+        return Carried([Inner((UNKNOWN,), _ANYTHING, at), guess], at)
+    argv = (part.argv[0], *text.split(), *part.argv[start:])
+    inner = _behind(SimpleCommand(argv), "env", WRAPPERS["env"], None)
+    if inner is None:
+        return Carried([], at)
+    commands = [replace(each, start=at) for each in inner.commands]
+    return Carried(commands, at)
+
+
+def _with_input(inner: Inner, stdin: Stdin | None, replaces: str | None) -> Inner:
+    """
+    What xargs starts: words of its input follow those given, or stand in their place.
+    """
+    if replaces:
+        unknown = dict(inner.unknown)
+        for index, word in enumerate(inner.argv):
+            if replaces in word:
+                unknown[index] = Unknown(Doubt.VALUE, word[: word.index(replaces)], is_output=True)
+        guess = stdin.text.strip() if stdin else UNKNOWN
+        argv = tuple(word.replace(replaces, guess) for word in inner.argv)
+        return replace(inner, argv=argv, unknown=tuple(sorted(unknown.items())))
+    more = tuple(stdin.text.split()[:50] if stdin else ()) or (UNKNOWN,)
+    start = len(inner.argv)
+    doubts = tuple((start + index, Unknown(Doubt.WORDS, is_output=True)) for index in range(len(more)))
+    return replace(inner, argv=inner.argv + more, unknown=inner.unknown + doubts)
+
+
+# Shells and builtins that run text
+
+
+def _shell(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
+    name = _name(part.argv[0])
+    foreign = Setting.NONE if name in ("bash", "rbash") else Setting.FOREIGN
+    at, is_text, reads_stdin = 1, False, False
+    argv = part.argv
+    while at < len(argv) and not _may_end(part, at):
+        word = argv[at]
+        if word in ("-", "--"):
+            at += 1
+            break
+        if word[:1] not in "-+" or len(word) < 2:
+            break
+        if word.startswith("--"):
+            at += 1 + (word in ("--rcfile", "--init-file"))
+            continue
+        is_text |= word[0] == "-" and "c" in word
+        reads_stdin |= word[0] == "-" and "s" in word
+        at += 1 + sum(letter in "oO" for letter in word[1:])
+    if is_text:
+        if at >= len(argv):
+            return None
+        inner = _text(part, range(at, at + 1), foreign, arguments=argv[at + 1 :] or ("bash",))
+        return Carried(inner, at)
+    if stdin is not None and (at >= len(argv) or reads_stdin or argv[at] in ("-", "/dev/stdin")):
+        return Carried(_input(stdin, foreign), None)
+    return None
+
+
+def _input(stdin: Stdin, setting: Setting) -> list[Inner]:
+    if stdin.is_known:
+        return [Inner(text=stdin.text, setting=setting)]
+    guess = Inner(text=stdin.text, setting=setting | Setting.SUSPECT)
+    return [Inner((UNKNOWN,), _ANYTHING, setting=setting), guess]
+
+
+def _may_end(part: SimpleCommand, index: int) -> bool:
+    return _is_unknown(part, index)
+
+
+def _eval(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
+    start = 2 if part.argv[1:2] == ("--",) else 1
+    return Carried(_text(part, range(start, len(part.argv))), start) if len(part.argv) > start else None
+
+
+def _trap(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
+    start = 2 if part.argv[1:2] == ("--",) else 1
+    if len(part.argv) < start + 2 or part.argv[start] in ("-", "", "-l", "-p"):
+        return None
+    return Carried(_text(part, range(start, start + 1), Setting.FUNCTION), start)
+
+
+def _alias(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
+    texts = [word.partition("=")[2] for word in part.argv[1:] if "=" in word]
+    return Carried([Inner(text=text, setting=Setting.SUSPECT) for text in texts if text], None)
+
+
+def _complete(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
+    places = [index + 1 for index, word in enumerate(part.argv[:-1]) if word in ("-C", "-F", "-W")]
+    return Carried([each for at in places for each in _text(part, range(at, at + 1), Setting.FUNCTION)], None)
+
+
+def _names(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
+    """
+    Builtins that take a quoted array subscript for arithmetic, and run what is in it.
+    """
+    words = [word for word in part.argv[1:] if "[" in word and ("$(" in word or "`" in word)]
+    if not words:
+        return None
+    inner = [found for word in words for found in re.findall(r"\$\(([^()]*)\)|`([^`]*)`", word)]
+    texts = [one or other for one, other in inner]
+    guesses = [Inner(text=text, setting=Setting.SUSPECT) for text in texts if text.strip()]
+    return Carried([Inner((UNKNOWN,), _ANYTHING), *guesses], None)
+
+
+# Programs with a command somewhere among their arguments
+
+
+def _find(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
+    """
+    `find … -exec CMD ;`. Source: find(1), findutils 4.9.
+    """
+    commands: list[Inner] = []
+    for at, word in enumerate(part.argv):
+        if word in ("-exec", "-execdir", "-ok", "-okdir"):
+            commands.append(_until(part, at + 1, (";", "+")))
+    commands = [each for each in commands if each.argv]
+    return Carried(commands, commands[0].start) if commands else None
+
+
+def _fd(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
+    for at, word in enumerate(part.argv):
+        if word in ("-x", "-X", "--exec", "--exec-batch") and at + 1 < len(part.argv):
+            inner = _until(part, at + 1, (";",))
+            return Carried([inner], inner.start)
+    return None
+
+
+def _until(part: SimpleCommand, start: int, ends: tuple[str, ...]) -> Inner:
+    end = next((at for at in range(start, len(part.argv)) if part.argv[at] in ends), len(part.argv))
+    unknown = {index - start: doubt for index, doubt in part.unknown if start <= index < end}
+    for index, word in enumerate(part.argv[start:end]):
+        if "{" in word and "}" in word:
+            unknown[index] = Unknown(Doubt.WORDS, word[: word.index("{")], is_output=True)
+    argv = part.argv[start:end]
+    if "{}" not in argv:
+        unknown.setdefault(len(argv), Unknown(Doubt.WORDS, is_output=True))
+        argv = (*argv, UNKNOWN) if argv else ()
+    return Inner(argv, tuple(sorted(unknown.items())), start)
+
+
+def _container(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
+    """
+    `docker run … IMAGE CMD`, `kubectl exec POD -- CMD`: options vary too much to be
+    told from their values, so every tail that may be the command is looked at.
+    """
+    argv = part.argv
+    verb = next((at for at, word in enumerate(argv) if word in ("run", "exec", "create")), None)
+    if verb is None:
+        return None
+    start = argv.index("--", verb) + 1 if "--" in argv[verb:] else verb + 2
+    tails = [
+        _tail(part, at, setting=Setting.SUSPECT | Setting.REMOTE) for at in range(start, min(len(argv), start + 16))
+    ]
+    return Carried([tail for tail in tails if not tail.argv[0].startswith("-")], None)
+
+
+def _git(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
+    """
+    Commands in git's options and configuration. Source: git(1), git-config(1),
+    git-remote-ext(1), git 2.43.
+    """
+    argv, texts = part.argv, []
+    for at, word in enumerate(argv):
+        following = argv[at + 1] if at + 1 < len(argv) else ""
+        if word.startswith("ext::"):
+            texts.append(word[5:])
+        if word in ("-x", "--exec", "--tree-filter", "--index-filter", "--msg-filter", "foreach"):
+            texts.append(following)
+        key, assigned, value = word.partition("=")
+        value = value if assigned and "." in key else following if re.fullmatch(r"[a-z]+\.[\w.-]+", word) else ""
+        if value.startswith("!"):
+            texts.append(value[1:])
+        elif assigned and value and re.search(r"\s", value) and not word.startswith("--"):
+            texts.append(value)
+        elif word.startswith(("--exec=", "--upload-pack=", "--receive-pack=", "--open-files-in-pager=")):
+            texts.append(word.partition("=")[2])
+    if argv[1:3] == ("bisect", "run"):
+        return Carried([_tail(part, 3)] if len(argv) > 3 else [], 3)
+    return Carried([Inner(text=text, setting=Setting.SUSPECT) for text in texts if text.strip()], None)
+
+
+def _code(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
+    """
+    Code of another language: the strings in it may be commands.
+    """
+    name = _name(part.argv[0])
+    options = CODE_OPTIONS.get(name) or CODE_OPTIONS.get(_VERSION.sub("", name), ())
+    words = part.argv[1:]
+    codes = [words[at + 1] for at, word in enumerate(words[:-1]) if word in options]
+    codes += [word.partition("=")[2] for word in words if word.startswith("--") and word.partition("=")[0] in options]
+    codes += [word[2:] for word in words if len(word) > 2 and word[:2] in options and word[1] != "-"]
+    if "" in options:
+        codes += [word for word in words if not word.startswith("-")][:1]
+    if stdin is not None and not codes:
+        codes = [stdin.text]
+    return Carried([inner for code in codes for inner in _strings(code)], None) if codes else None
+
+
+def _strings(code: str) -> Iterator[Inner]:
+    strings = [next(filter(None, found), "") for found in _STRINGS.findall(code)][:_MAX_STRINGS]
+    for text in strings:
+        text = re.sub(r"\\(.)", r"\1", text)
+        if _NEEDS_SHELL.search(text.strip()):
+            yield Inner(text=text, setting=Setting.SUSPECT)
+    words = tuple(word for word in strings if word)
+    if len(words) > 1:
+        yield Inner(words, setting=Setting.SUSPECT)
+
+
+def _stdin_text(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
+    return Carried(_input(stdin, Setting.FOREIGN), None) if stdin else None
+
+
+_READERS: dict[str, Callable[[SimpleCommand, Stdin | None], Carried | None]] = {
+    **dict.fromkeys(SHELLS, _shell),
+    **dict.fromkeys(CODE_OPTIONS, _code),
+    **dict.fromkeys(_STDIN_READERS, _stdin_text),
+    **dict.fromkeys(
+        (
+            "let",
+            "read",
+            "unset",
+            "declare",
+            "typeset",
+            "local",
+            "readonly",
+            "export",
+            "mapfile",
+            "readarray",
+            "printf",
+            "test",
+            "[",
+            "[[",
+            "wait",
+            "getopts",
+        ),
+        _names,
+    ),
+    **dict.fromkeys(("docker", "podman", "nerdctl", "kubectl", "oc", "docker-compose", "lxc", "crictl"), _container),
+    "eval": _eval,
+    "trap": _trap,
+    "alias": _alias,
+    "complete": _complete,
+    "find": _find,
+    "fd": _fd,
+    "fdfind": _fd,
+    "git": _git,
+}

@@ -1,0 +1,57 @@
+"""
+What variables hold, as far as the text itself sets them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["SPLIT", "Variables"]
+
+SPLIT = "\ue0ff"
+"""
+Stands between the items of a list: an array, the words of a loop, the arguments of `set`.
+"""
+_MAX_VALUE = 500
+_PRESET = {"HOME": "~", "IFS": " \t\n", "PWD": ".", "TMPDIR": "/tmp", "0": "bash"}
+
+
+@dataclass(slots=True)
+class Variables:
+    """
+    Values for a guess: the last one set before in the text, whatever branch it is in.
+    A variable the text does not set is empty, as the environment of a box is not the
+    caller's.
+    """
+
+    values: dict[str, str] = field(default_factory=lambda: dict(_PRESET))
+    references: dict[str, str] = field(default_factory=dict)
+
+    def get(self, name: str) -> str:
+        """
+        The value of *name*; lists with `SPLIT` between their items.
+        """
+        return self.values.get(self.references.get(name, name), "")
+
+    def set(self, name: str, value: str, *, appends: bool = False) -> None:
+        """
+        Sets *name*.
+        """
+        name = self.references.get(name, name)
+        value = self.values.get(name, "") + value if appends else value
+        self.values[name] = value[:_MAX_VALUE]
+
+    def set_arguments(self, arguments: tuple[str, ...]) -> None:
+        """
+        Sets the positional parameters.
+        """
+        self.set("@", SPLIT.join(arguments))
+        self.set("*", SPLIT.join(arguments))
+        for number, argument in enumerate(arguments[:9], 1):
+            self.set(str(number), argument)
+
+    def is_home(self) -> bool:
+        """
+        Whether HOME still is the home.
+        """
+        return self.values.get("HOME") == "~"

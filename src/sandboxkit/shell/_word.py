@@ -1,0 +1,503 @@
+"""
+Words: quotes taken away, expansions guessed, and what is not known written down.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sandboxkit.model import UNKNOWN, Doubt, Unknown
+from sandboxkit.shell._braces import braces
+from sandboxkit.shell._escape import unescape
+from sandboxkit.shell._unsure import UnsureError
+from sandboxkit.shell._variables import SPLIT, Variables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tree_sitter import Node
+
+__all__ = ["PLAIN", "WordReader", "Words", "holds_code", "masked", "unmasked"]
+
+PLAIN = re.compile(r"[A-Za-z0-9_./,@%+=:^-]+")
+"""
+A word, or the inside of one, that means itself.
+"""
+_LEAF = re.compile(r"(?:[^\s\\$`'\"()<>;&|]|\\.)+", re.DOTALL)
+_NUMBER = re.compile(r"-?[0-9A-Fa-fxX#_a-zA-Z@]+")
+_SPECIAL = "{},*?[]~!^.\\"
+_MASK = {ord(char): chr(0xE000 + ord(char)) for char in _SPECIAL}
+_UNMASK = {0xE000 + ord(char): char for char in _SPECIAL} | {ord(SPLIT): " "}
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_IN_QUOTES = re.compile(r'\\(["$`\\])')
+_PATTERN = re.compile(r"[*?]|\[[^/]*\]")
+_HOME = re.compile(r"~(?=/|$)")
+_CODE = re.compile(r"\$[({\[]|`")
+_PARAMETER = frozenset(("variable_name", "special_variable_name", "word"))
+_NUMERIC = frozenset("#?$!")
+_LISTS = frozenset("@*")
+_MAX_WORDS = 2000
+
+# Node kinds that may stand in a word, or in an arithmetic expression.
+_ARITHMETIC = frozenset(
+    (
+        "binary_expression",
+        "unary_expression",
+        "postfix_expression",
+        "parenthesized_expression",
+        "ternary_expression",
+        "variable_assignment",
+        "test_operator",
+    )
+)
+_LEAVES = frozenset(("word", "number", "variable_name", "special_variable_name"))
+
+
+def masked(text: str) -> str:
+    """
+    *text* with the characters that mean something outside quotes replaced.
+    """
+    return text.translate(_MASK)
+
+
+def holds_code(value: str) -> bool:
+    """
+    Whether bash would run something if it expanded *value* once more.
+    """
+    return bool(_CODE.search(value))
+
+
+def unmasked(text: str) -> str:
+    """
+    The opposite of `masked`.
+    """
+    return text.translate(_UNMASK)
+
+
+@dataclass(slots=True)
+class Words:
+    """
+    Words as they are collected.
+
+    Attributes:
+        argv: The words.
+        unknown: What is not known about them, by index.
+        starts: Where each begins, in bytes of the text.
+        literal: Whether each was written without quotes and expansions.
+    """
+
+    argv: list[str] = field(default_factory=list)
+    unknown: dict[int, Unknown] = field(default_factory=dict)
+    starts: list[int] = field(default_factory=list)
+    literal: list[bool] = field(default_factory=list)
+
+    def add(self, word: str, start: int, unknown: Unknown | None = None, *, literal: bool = False) -> None:
+        """
+        Adds *word*.
+        """
+        if unknown is not None:
+            self.unknown[len(self.argv)] = unknown
+        self.argv.append(word)
+        self.starts.append(start)
+        self.literal.append(literal)
+
+    def drop_first(self) -> None:
+        """
+        Takes the first word away; what was not known about it is so of the next.
+        """
+        unknown = {index - 1: doubt for index, doubt in self.unknown.items() if index > 1}
+        self.unknown = {0: self.unknown[0], **unknown} if 0 in self.unknown else unknown
+        del self.argv[0], self.starts[0], self.literal[0]
+
+
+@dataclass(slots=True)
+class _Word:
+    """
+    One word while it is read. Its text is masked where it was quoted.
+    """
+
+    text: str = ""
+    doubt: Doubt | None = None
+    known: int = 0
+    is_quoted: bool = False
+    is_output: bool = False
+    vanishes: bool = False
+
+    def doubts(self, doubt: Doubt, *, is_output: bool = False) -> None:
+        if self.doubt is None:
+            self.known = len(self.text)
+        self.doubt = doubt if self.doubt is None else max(doubt, self.doubt)
+        self.is_output |= is_output
+
+
+class WordReader:
+    """
+    Reads words of one text.
+
+    Args:
+        text: The text in UTF-8, as the parser got it.
+        variables: What variables hold so far.
+        substitute: Reads the commands of a substitution as parts inside the part of that
+            index, and returns what it prints where that is plain to see.
+        evaluate: Reads shell text that expands within the part of that index.
+    """
+
+    __slots__ = ("_data", "_evaluate", "_substitute", "_variables")
+
+    def __init__(
+        self,
+        data: bytes,
+        variables: Variables,
+        substitute: Callable[[Node, int], str | None],
+        evaluate: Callable[[str, int, int], None],
+    ) -> None:
+        self._data = data
+        self._variables = variables
+        self._substitute = substitute
+        self._evaluate = evaluate
+
+    def slice(self, node: Node) -> str:
+        """
+        The text of *node*.
+        """
+        return self._data[node.start_byte : node.end_byte].decode()
+
+    def into(self, words: Words, node: Node, part: int) -> None:
+        """
+        Adds what *node* stands for to *words*; substitutions in it are inside *part*.
+
+        Raises:
+            UnsureError: The node is none of those known.
+        """
+        kind = node.type
+        if kind in ("word", "number"):
+            text = self.slice(node)
+            if PLAIN.fullmatch(text):
+                words.add(text, node.start_byte, literal=True)
+                return
+        elif kind == "raw_string":
+            words.add(self.slice(node)[1:-1], node.start_byte)
+            return
+        word = _Word()
+        self._piece(word, node, part, quoted=False)
+        self._finish(words, word, node)
+
+    def value(self, node: Node, part: int, *, quoted: bool = False) -> tuple[str, bool]:
+        """
+        The value of an assignment, and whether it is certain: neither split nor
+        expanded as a pattern.
+        """
+        word = _Word()
+        self._piece(word, node, part, quoted=quoted)
+        return word.text.translate({ord(SPLIT): SPLIT} | _UNMASK_ONLY), word.doubt is None
+
+    def _finish(self, words: Words, word: _Word, node: Node) -> None:
+        if len(words.argv) > _MAX_WORDS:
+            raise UnsureError(f"it stands for more than {_MAX_WORDS} words")
+        text = word.text
+        start = node.start_byte
+        literal = word.doubt is None and not word.is_quoted
+        for item in braces(text) if "{" in text else (text,):
+            pieces = [piece for piece in item.split(SPLIT) if piece] if SPLIT in item else [item]
+            if not pieces or (pieces == [""] and word.vanishes and not word.is_quoted):
+                pieces = [""] if word.is_quoted else [UNKNOWN]
+            for number, piece in enumerate(pieces):
+                words.add(
+                    unmasked(piece), start, _unknown(word, piece, is_first=not number and item == text), literal=literal
+                )
+
+    def _piece(self, word: _Word, node: Node, part: int, *, quoted: bool) -> None:
+        kind = node.type
+        if kind in ("word", "number"):
+            self._leaf(word, node)
+        elif kind == "raw_string":
+            word.is_quoted = True
+            word.text += masked(self.slice(node)[1:-1])
+        elif kind == "ansi_c_string":
+            word.is_quoted = True
+            word.text += masked(unescape(self.slice(node)[2:-1]))
+        elif kind in ("string", "translated_string"):
+            self._string(word, node, part)
+        elif kind == "concatenation":
+            self._concatenation(word, node, part)
+        elif kind == "simple_expansion":
+            self._simple(word, node, quoted=quoted)
+        elif kind == "expansion":
+            self._expansion(word, node, part, quoted=quoted)
+        elif kind == "command_substitution":
+            self._command(word, node, part, quoted=quoted)
+        elif kind == "process_substitution":
+            word.doubts(Doubt.VALUE, is_output=True)
+            word.known = max(word.known, 0)
+            self._substitute(node, part)
+            word.text += UNKNOWN
+        elif kind == "arithmetic_expansion":
+            self.arithmetic(node, part)
+            word.doubts(Doubt.VALUE)
+            word.text += UNKNOWN
+        elif kind == "brace_expression":
+            word.text += self.slice(node)
+        elif kind in ("regex", "extglob_pattern", "variable_name", "special_variable_name", "test_operator"):
+            self._opaque_leaf(word, node, part)
+        else:
+            raise UnsureError(f"it has a word the reader does not know ({kind})")
+
+    def _leaf(self, word: _Word, node: Node) -> None:
+        text = self.slice(node)
+        if node.child_count:
+            raise UnsureError("it has a word the reader does not know")
+        if not _LEAF.fullmatch(text) and text:
+            raise UnsureError(f"its word {text[:30]!r} cannot be read with certainty")
+        if "\\" in text:
+            word.is_quoted = True
+            text = _ESCAPED.sub(lambda found: masked(found[1]), text)
+        word.text += text
+
+    def _opaque_leaf(self, word: _Word, node: Node, part: int) -> None:
+        """
+        A pattern the grammar does not look into.
+        """
+        text = self.slice(node)
+        if _CODE.search(text):
+            self._evaluate(text, part, node.start_byte)
+        word.doubts(Doubt.PATTERN)
+        word.text += masked(text)
+
+    def _string(self, word: _Word, node: Node, part: int) -> None:
+        word.is_quoted = True
+        text = self.slice(node)
+        if len(text) < 2 or not text.endswith('"'):
+            raise UnsureError("a quote is not closed")
+        start = node.start_byte + (2 if node.type == "translated_string" else 1)
+        self._expanding(word, node, part, start, node.end_byte - 1)
+
+    def document(self, node: Node, part: int) -> None:
+        """
+        Reads the substitutions in the body of a here-document.
+        """
+        self._expanding(_Word(), node, part, node.start_byte, node.end_byte, is_document=True)
+
+    def _expanding(self, word: _Word, node: Node, part: int, at: int, end: int, *, is_document: bool = False) -> None:
+        for child in node.children:
+            if child.type in ('"', '$"', "string_content", "heredoc_content", "$"):
+                continue
+            self._quoted(word, at, child.start_byte, is_document=is_document)
+            self._piece(word, child, part, quoted=True)
+            at = child.end_byte
+        self._quoted(word, at, end, is_document=is_document)
+
+    def _quoted(self, word: _Word, start: int, end: int, *, is_document: bool = False) -> None:
+        if end <= start:
+            return
+        text = self._data[start:end].decode()
+        plain = _IN_QUOTES.sub("", text)
+        if "`" in plain or ('"' in plain and not is_document) or _CODE.search(plain):
+            raise UnsureError("its quotes cannot be read with certainty")
+        word.text += masked(_IN_QUOTES.sub(r"\1", text) if "\\" in text else text)
+
+    def _concatenation(self, word: _Word, node: Node, part: int) -> None:
+        at = node.start_byte
+        children = node.children
+        for number, child in enumerate(children):
+            if child.start_byte != at:
+                raise UnsureError("its words cannot be told apart with certainty")
+            at = child.end_byte
+            if child.type == "$":
+                following = children[number + 1].type if number + 1 < len(children) else ""
+                word.text += "" if following == "string" else "$"
+            elif not child.is_named:
+                raise UnsureError(f"it has {child.type!r} where the reader does not expect it")
+            else:
+                self._piece(word, child, part, quoted=False)
+
+    def _simple(self, word: _Word, node: Node, *, quoted: bool) -> None:
+        children = node.children
+        if len(children) != 2 or children[1].type not in _PARAMETER:
+            raise UnsureError("it has an expansion the reader does not know")
+        self._parameter(word, self.slice(children[1]), quoted=quoted)
+
+    def _parameter(self, word: _Word, name: str, *, quoted: bool) -> None:
+        if name == "HOME" and not word.text and self._variables.is_home():
+            word.text += "~"
+            return
+        if name == "PWD" and not word.text and self._variables.get("PWD") == ".":
+            word.text += "."
+            return
+        is_list = name in _LISTS
+        word.doubts(Doubt.WORDS if is_list or (not quoted and name not in _NUMERIC) else Doubt.VALUE)
+        self._guess(word, self._variables.get(name), quoted=quoted and not is_list)
+
+    def _guess(self, word: _Word, value: str, *, quoted: bool) -> None:
+        if not quoted:
+            word.vanishes = True
+            separators = "".join({*self._variables.get("IFS"), " ", "\t", "\n"})
+            value = re.sub(f"[{re.escape(separators)}]+", SPLIT, value)
+        word.text += masked(value)
+
+    def _expansion(self, word: _Word, node: Node, part: int, *, quoted: bool) -> None:
+        """
+        `${…}`. Source: bash(1), "Parameter Expansion", version 5.2.
+        """
+        children = node.children
+        if len(children) < 3 or children[-1].type != "}":
+            raise UnsureError("it has an expansion the reader does not know")
+        inner = children[1:-1]
+        sign = ""
+        if inner[0].type in ("#", "!") and len(inner) > 1:
+            sign = inner.pop(0).type
+        name, is_list = self.name(inner.pop(0), part)
+        if sign == "!" and not (is_list or [child.type for child in inner] in (["*"], ["@"])):
+            raise UnsureError("it has an indirect expansion ('${!…}')")
+        operator = inner[0].type if inner else ""
+        if operator == "@" and not (len(inner) > 1 and inner[1].type in ("Q", "L", "U", "u", "a", "A", "K", "k", "E")):
+            self._evaluate(self._variables.get(name), part, node.start_byte)
+            raise UnsureError("it has an expansion that runs what is in a variable ('${…@P}')")
+        if not inner and not sign:
+            if is_list:
+                word.doubts(Doubt.WORDS)
+                self._guess(word, self._variables.get(name), quoted=False)
+            else:
+                self._parameter(word, name, quoted=quoted)
+            return
+        word.doubts(Doubt.WORDS if is_list or not quoted else Doubt.VALUE)
+        self._modified(word, name, inner, part, quoted=quoted)
+
+    def name(self, node: Node, part: int) -> tuple[str, bool]:
+        """
+        The name of a variable, and whether all items of a list are meant.
+        """
+        if node.type == "subscript":
+            name, *index = (child for child in node.children if child.type not in ("[", "]"))
+            for child in index:
+                self.operand(child, part)
+            written = "".join(self.slice(child) for child in index)
+            return self.slice(name), written in _LISTS
+        if node.type in _PARAMETER or not node.is_named:
+            return self.slice(node), self.slice(node) in _LISTS
+        raise UnsureError("it has an expansion the reader does not know")
+
+    def _modified(self, word: _Word, name: str, inner: list[Node], part: int, *, quoted: bool) -> None:
+        """
+        The value of a variable, changed by an operator and its operands.
+        """
+        operator = inner[0].type if inner else ""
+        operands = _Word()
+        for child in inner[1:] if inner else ():
+            if child.is_named:
+                self._operand(operands, child, part, quoted=quoted)
+            elif child.type not in _OPERATORS:
+                raise UnsureError("it has an expansion the reader does not know")
+        value = self._variables.get(name)
+        if operator in (":-", "-", ":=", "=", ":?", "?"):
+            text = masked(value) if value else operands.text
+        elif operator in (":+", "+"):
+            text = operands.text if value else ""
+        elif operator in ("/", "//", "/#", "/%"):
+            text = operands.text.removeprefix(masked(value)) or masked(value)
+        elif operator in _KEEPS:
+            text = masked(value)
+        elif operator in ("", "*", "@"):
+            text = UNKNOWN
+        else:
+            raise UnsureError(f"it has an expansion the reader does not know ({operator!r})")
+        if operator in (":=", "="):
+            self._variables.set(name, unmasked(text))
+        if quoted:
+            word.text += text
+        else:
+            word.vanishes = True
+            word.text += re.sub(r"[ \t\n]+", SPLIT, text)
+
+    def _operand(self, word: _Word, node: Node, part: int, *, quoted: bool) -> None:
+        if node.type in _ARITHMETIC:
+            self.operand(node, part)
+            word.text += UNKNOWN
+        elif node.type in ("word", "regex", "concatenation"):
+            text = self.slice(node)
+            if node.type == "concatenation" and not _CODE.search(text) and "$" not in text:
+                word.text += masked(re.sub(r"['\"]", "", text))
+            elif node.type == "concatenation":
+                for child in node.children:
+                    self._operand(word, child, part, quoted=quoted) if child.is_named else None
+            else:
+                self._pattern(word, node, part)
+        else:
+            self._piece(word, node, part, quoted=quoted)
+
+    def _pattern(self, word: _Word, node: Node, part: int) -> None:
+        text = self.slice(node)
+        if _CODE.search(text):
+            self._evaluate(text, part, node.start_byte)
+        name = re.fullmatch(r"\$(\w+)", text)
+        word.text += masked(self._variables.get(name[1]) if name else _ESCAPED.sub(r"\1", text).replace('"', ""))
+
+    def _command(self, word: _Word, node: Node, part: int, *, quoted: bool) -> None:
+        word.doubts(Doubt.VALUE if quoted else Doubt.WORDS, is_output=True)
+        output = self._substitute(node, part)
+        self._guess(word, UNKNOWN if output is None else output.rstrip("\n"), quoted=quoted)
+
+    def arithmetic(self, node: Node, part: int) -> None:
+        """
+        Reads the substitutions in an arithmetic expression.
+
+        Raises:
+            UnsureError: It has something the reader does not know.
+        """
+        for child in node.children:
+            if child.is_named:
+                self.operand(child, part)
+
+    def operand(self, node: Node, part: int) -> None:
+        """
+        Reads the substitutions in an operand of an arithmetic expression.
+
+        Raises:
+            UnsureError: It has something the reader does not know.
+        """
+        kind = node.type
+        if kind in _LEAVES:
+            text = self.slice(node)
+            if _CODE.search(text):
+                self._evaluate(text, part, node.start_byte)
+                raise UnsureError("it has code in an arithmetic expression")
+            return
+        if kind in _ARITHMETIC or kind == "subscript":
+            self.arithmetic(node, part)
+            return
+        word = _Word()
+        self._piece(word, node, part, quoted=True)
+        self.code(unmasked(word.text), part, node.start_byte)
+
+    def code(self, value: str, part: int, start: int) -> None:
+        """
+        Reads what bash would run of *value* when it takes it for arithmetic: the
+        substitutions in a subscript. Source: bash(1), "ARITHMETIC EVALUATION".
+
+        Raises:
+            UnsureError: There are such.
+        """
+        if _CODE.search(value):
+            self._evaluate(value, part, start)
+            raise UnsureError("it has code in text that bash takes for arithmetic")
+
+
+_UNMASK_ONLY = {key: value for key, value in _UNMASK.items() if key != ord(SPLIT)}
+_KEEPS = frozenset(("%", "%%", "#", "##", "^", "^^", ",", ",,", ":", "@"))
+_OPERATORS = frozenset(("/", ":", "Q", "L", "U", "u", "a", "A", "K", "k", "E", "#", "%", "]", "[", "-", "+"))
+
+
+def _unknown(word: _Word, piece: str, *, is_first: bool) -> Unknown | None:
+    found = _PATTERN.search(piece)
+    if word.doubt is None:
+        if found:
+            return Unknown(Doubt.PATTERN, unmasked(piece[: found.start()]))
+        if piece.startswith("~") and not _HOME.match(piece):
+            return Unknown(Doubt.VALUE, "~")
+        return None
+    known = word.text[: word.known] if is_first else ""
+    in_known = _PATTERN.search(known)
+    known = known[: in_known.start()] if in_known else known
+    known = "" if "{" in known or SPLIT in known else unmasked(known)
+    return Unknown(max(word.doubt, Doubt.PATTERN), known, word.is_output)
