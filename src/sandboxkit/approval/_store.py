@@ -274,6 +274,7 @@ class GrantStore:
                 os.makedirs(os.path.dirname(self._folder), mode=0o700, exist_ok=True)
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(self._folder, 0o700)
+                    os.chmod(self._folder, 0o700)  # whatever the umask takes away
             fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             if create:
@@ -318,6 +319,7 @@ class GrantStore:
         name = f"{self._name}.lock"
         fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600, dir_fd=folder)
         try:
+            os.fchmod(fd, 0o600)  # whatever the umask took away
             deadline = time.monotonic() + _LOCK_SECONDS
             while not _has_locked(fd):
                 if time.monotonic() > deadline:
