@@ -1,0 +1,36 @@
+"""
+What the tests of logs share.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from sandboxkit.audit import JsonlAudit
+from sandboxkit.model import AuditEvent
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def event(number: int = 0, *, time: float = 1700000000.5, **fields: object) -> AuditEvent:
+    return AuditEvent("decided", f"run-{number}", time, {"command": "ls", **fields})
+
+
+def written(path: Path, count: int, **options: Any) -> JsonlAudit:
+    """
+    A log of *count* records, and the sink that wrote it.
+    """
+    sink = JsonlAudit(path, **options)
+    for number in range(count):
+        sink.write(event(number))
+    return sink
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
