@@ -11,6 +11,7 @@ from sandboxkit.errors import (
     BackendError,
     CommandDeniedError,
     CommandError,
+    GrantStoreError,
     LaunchError,
     PolicyError,
     ProgramNotExecutableError,
@@ -54,7 +55,7 @@ exit codes:
   118  the command's own code is one of 118 to 125; stderr and --json say which
   119  wrong use: an argument, the spec, a rule file, or a command that is empty or too long
   120  the policy denies the command; nothing was started
-  121  the command needs approval, and nobody is there to give it; nothing was started
+  121  the command needs approval, and nobody gave it (--ask asks); nothing was started
   122  no backend keeps the spec here, or the sandbox did not start; the command did not run
   123  the program was not found, or is not executable; the command did not run
   124  the command was ended by its timeout or another limit
@@ -79,6 +80,7 @@ _TABLE: tuple[tuple[type[Exception], Exit], ...] = (
     (CommandError, Exit.USAGE),
     (SpecError, Exit.USAGE),
     (PolicyError, Exit.USAGE),
+    (GrantStoreError, Exit.USAGE),
     (SandboxError, Exit.INTERNAL),
 )
 """The first row that fits counts."""

@@ -9,6 +9,7 @@ import os
 
 from sandboxkit.cli._audit_arguments import add_audit_arguments
 from sandboxkit.cli._exit import EPILOG
+from sandboxkit.cli._grant_arguments import add_ask_options, add_grant_arguments
 from sandboxkit.cli._verbs import Parser, Verbs
 
 __all__ = ["ROOMS", "parser"]
@@ -38,6 +39,7 @@ def parser() -> Parser:
     verbs = Verbs(root.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser), _common())
     _add_commands(verbs)
     add_audit_arguments(verbs)
+    add_grant_arguments(verbs)
     verbs.add("doctor", "look at this machine, with remedies", _DOCTOR)
     verbs.add("backends", "list the backends", _BACKENDS)
     verbs.add("demo", "show it at work, and check it", _DEMO)
@@ -79,6 +81,7 @@ def _add_commands(verbs: Verbs) -> None:
     run.add_argument(
         "--status-fd", metavar="N", type=_descriptor, help="write the outcome as one line of JSON to this descriptor"
     )
+    add_ask_options(run)
     run.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD", help=_COMMAND_HELP)
     check = verbs.add("check", "say what the policy decides", _CHECK, takes="-- CMD", epilog=EPILOG)
     explain = verbs.add("explain", "say what would be done", _EXPLAIN, box, takes="-- CMD", epilog=EPILOG)
@@ -119,6 +122,7 @@ ROOMS = {
     "check": "_check",
     "explain": "_check",
     "audit": "_audit",
+    "grants": "_grants",
     "doctor": "_doctor",
     "backends": "_doctor",
     "demo": "_demo",

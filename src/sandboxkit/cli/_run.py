@@ -10,11 +10,13 @@ import stat
 from typing import TYPE_CHECKING
 
 from sandboxkit import sync
+from sandboxkit.approval import GrantStore, RememberingApprover, TerminalApprover
 from sandboxkit.cli._box import spec_of
 from sandboxkit.cli._exit import Exit, reserved
 from sandboxkit.cli._output import note, write
 from sandboxkit.errors import SpecError
 from sandboxkit.model import Termination
+from sandboxkit.router import AutoSandboxRouter
 
 if TYPE_CHECKING:
     import argparse
@@ -40,7 +42,8 @@ def run(options: argparse.Namespace, report: Report) -> int:
     Runs the command in a box and passes on what it wrote and how it ended.
     """
     spec = spec_of(options)
-    routed = sync.route(command_of(options), spec=spec, stdin=_input(), timeout=options.timeout)
+    router = _asking_router(options) if options.ask else None
+    routed = sync.route(command_of(options), spec=spec, router=router, stdin=_input(), timeout=options.timeout)
     result = routed.result
     code, status = _exit(result)
     if not report.is_json:
@@ -48,6 +51,11 @@ def run(options: argparse.Namespace, report: Report) -> int:
         write(2, result.stderr)
         _remark(result, code)
     return report.done(code, status, routed.to_dict())
+
+
+def _asking_router(options: argparse.Namespace) -> AutoSandboxRouter:
+    approver = RememberingApprover(TerminalApprover(), store=GrantStore(options.grants))
+    return AutoSandboxRouter(approver=approver)
 
 
 def command_of(options: argparse.Namespace) -> str | list[str]:
