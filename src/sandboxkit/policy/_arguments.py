@@ -4,16 +4,25 @@ Which arguments a rule speaks about: options by name, operands by glob.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
+from sandboxkit.model import Doubt
+from sandboxkit.model._command import UNKNOWN
 from sandboxkit.policy._glob import glob_pattern
 
 if TYPE_CHECKING:
-    import re
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from sandboxkit.model import Unknown
 
 __all__ = ["ArgumentSet", "is_option"]
+
+_DIGITS = tuple(f"-{digit}" for digit in "0123456789")
+_REST = " **"
+_WILDCARDS = re.compile(r"[*?]")
 
 
 def is_option(argument: str) -> bool:
@@ -23,118 +32,291 @@ def is_option(argument: str) -> bool:
     return len(argument) > 1 and argument[0] == "-"
 
 
+class _Value(Enum):
+    """
+    Whether an option takes a value.
+    """
+
+    NONE = auto()
+    NEEDED = auto()
+    """Attached, or the next argument."""
+    ATTACHED = auto()
+    """Attached or not at all."""
+
+
 @dataclass(frozen=True, slots=True)
 class ArgumentSet:
     """
-    A list of argument patterns, ready to be asked.
+    A list of argument patterns, ready to be asked. `RuleConstraints` has the grammar.
 
-    A pattern is ``-x`` (a short option, alone or in a cluster), ``-x=`` (one that
-    takes a value), ``--name``, ``--name=`` (one that takes a value, attached or as
-    the next argument), ``-word`` (exactly this, as with ``find -exec``), a glob for
-    operands, or ``**`` for any argument at all.
+    Attributes:
+        options: How many further arguments each option takes that stands alone.
+        attached: The options that may have a value behind ``=``.
+        letters: The short options.
+        names: The long options.
+        words: The options like those of find, and the operands without wildcards.
+        option_globs, operand_globs: One pattern for all globs of a kind, or None.
+        globs: The texts of the patterns for operands.
+        rest: One pattern for the operands behind which anything may follow, or None.
+        takes_any_operand: Whether ``*`` is in the list.
+        takes_any_rest: Whether anything may follow any operand.
+        takes_anything: Whether ``**`` is in the list.
+        is_getopt: Whether letters stand in clusters and ``--`` ends the options. Tools
+            with options like those of find look at every argument as a whole.
+        takes_unknown: Whether words that only the shell will know may be anything.
     """
 
-    letters: frozenset[str]
-    valued_letters: frozenset[str]
-    names: frozenset[str]
-    valued_names: frozenset[str]
+    options: Mapping[str, int]
+    attached: frozenset[str]
+    letters: Mapping[str, _Value]
+    names: tuple[str, ...]
     words: frozenset[str]
-    globs: tuple[re.Pattern[str], ...]
+    option_globs: re.Pattern[str] | None
+    operand_globs: re.Pattern[str] | None
+    globs: tuple[str, ...]
+    rest: re.Pattern[str] | None
+    takes_any_operand: bool
+    takes_any_rest: bool
     takes_anything: bool
+    is_getopt: bool
+    takes_unknown: bool
 
     @classmethod
-    def of(cls, patterns: Iterable[str]) -> ArgumentSet:
+    def of(cls, patterns: Iterable[str], *, takes_unknown: bool = False) -> ArgumentSet:
         """
         The set described by *patterns*.
         """
-        kinds: dict[str, list[str]] = {
-            kind: [] for kind in ("letter", "letter=", "name", "name=", "word", "glob", "any")
-        }
-        for pattern in patterns:
-            kind, text = _kind(pattern)
-            kinds[kind].append(text)
+        listed = tuple(digit for pattern in patterns for digit in (_DIGITS if pattern == "-#" else (pattern,)))
+        named = [_named(pattern) for pattern in listed if is_option(pattern) and not _is_glob(pattern)]
+        words = [name for name, _ in named if len(name) > 2 and not name.startswith("--")]
+        rest = [pattern.removesuffix(_REST) for pattern in listed if pattern.endswith(_REST)]
+        globs = [text for text in listed if not is_option(text) and text != "**" and not text.endswith(_REST)]
         return cls(
-            letters=frozenset(kinds["letter"] + kinds["letter="]),
-            valued_letters=frozenset(kinds["letter="]),
-            names=frozenset(kinds["name"] + kinds["name="]),
-            valued_names=frozenset(kinds["name="]),
-            words=frozenset(kinds["word"]),
-            globs=tuple(glob_pattern(text) for text in kinds["glob"]),
-            takes_anything=bool(kinds["any"]),
+            options={name: int(value is _Value.NEEDED) for name, value in named},
+            attached=frozenset(name for name, value in named if len(name) > 2 and value is not _Value.NONE),
+            letters={name[1]: value for name, value in named if len(name) == 2 and name != "--"},
+            names=tuple(name for name, _ in named if name.startswith("--") and len(name) > 2),
+            words=frozenset(words) | frozenset(text for text in globs if not _is_glob(text)),
+            option_globs=_any_of(text for text in listed if is_option(text) and _is_glob(text)),
+            operand_globs=_any_of(text for text in globs if _is_glob(text)),
+            globs=tuple(globs),
+            rest=_any_of(rest),
+            takes_any_operand="*" in globs,
+            takes_any_rest="*" in rest,
+            takes_anything="**" in listed,
+            is_getopt=not words,
+            takes_unknown=takes_unknown,
         )
 
-    def admits(self, arguments: Sequence[str], max_operands: int | None = None) -> bool:
+    def admits(
+        self,
+        arguments: Sequence[str],
+        max_operands: int | None = None,
+        unknown: Iterable[tuple[int, Unknown]] = (),
+        *,
+        in_doubt: bool = False,
+    ) -> bool:
         """
         Whether every one of *arguments* is in the set, with at most *max_operands*
         that are neither options nor values of options.
+
+        Args:
+            arguments: The arguments.
+            max_operands: None for any number.
+            unknown: The arguments whose value only the shell will know, by index.
+            in_doubt: The answer for those of them that may or may not be in the set.
         """
         if self.takes_anything:
             return True
+        doubts = dict(unknown)
+        end = len(arguments)
         position = operands = 0
         options_end = False
-        while position < len(arguments):
+        while position < end:
             argument = arguments[position]
+            doubt = doubts.get(position) if doubts else None
             position += 1
-            if options_end or not is_option(argument):
-                operands += 1
-                if not self._globbed(argument):
+            if doubt is not None:
+                if in_doubt or (not options_end and self._has_begun(doubt)):
+                    continue
+                if not self._takes(doubt, max_operands, options_end=options_end):
                     return False
-            elif argument == "--":
+                operands += 1
+                if self.takes_any_rest:
+                    return max_operands is None
+            elif options_end or argument[:1] != "-" or argument == "-":
+                operands += 1
+                if self.rest and self.rest.fullmatch(argument):
+                    return max_operands is None or operands + end - position <= max_operands
+                if not self.takes_any_operand and not self._has_operand(argument):
+                    return False
+            elif argument == "--" and self.is_getopt:
                 options_end = True
             else:
-                taken = self._option(argument)
+                taken = self._taken(argument)
                 if taken is None:
                     return False
+                if taken and not in_doubt and position in doubts and not self._is_value(doubts[position], max_operands):
+                    return False
                 position += taken
-        return position == len(arguments) and (max_operands is None or operands <= max_operands)
+        return position <= end and (max_operands is None or operands <= max_operands)
 
-    def touches(self, arguments: Iterable[str]) -> bool:
+    def touches(
+        self, arguments: Iterable[str], unknown: Iterable[tuple[int, Unknown]] = (), *, in_doubt: bool = False
+    ) -> bool:
         """
         Whether any of *arguments* is, or may be, in the set: abbreviations of long
         options, letters within a cluster and attached values count.
-        """
-        return self.takes_anything or any(self._touched(argument) for argument in arguments)
 
-    def _option(self, argument: str) -> int | None:
+        Args:
+            arguments: The arguments.
+            unknown: Those whose value only the shell will know, by index.
+            in_doubt: Whether those of them count that may be an option, that hide
+                behind a command's output, or that begin or end like a glob of the set.
+        """
+        if self.takes_anything:
+            return True
+        doubts = dict(unknown)
+        for position, argument in enumerate(arguments):
+            if doubts and position in doubts:
+                if in_doubt and self._may_touch(argument, doubts[position]):
+                    return True
+            elif self._touched(argument):
+                return True
+        return False
+
+    def _taken(self, argument: str) -> int | None:
         """
         How many further arguments the option takes; None where it is not in the set.
         """
-        if argument in self.words or self._globbed(argument, options=True):
+        taken = self.options.get(argument)
+        if taken is not None:
+            return taken
+        name, equals, _ = argument.partition("=")
+        if equals and name in self.attached:
             return 0
-        if argument.startswith("--"):
-            name, attached, _ = argument.partition("=")
-            if name not in self.names:
-                return None
-            return int(name in self.valued_names and not attached)
+        if self.is_getopt and argument[1] != "-" and (taken := self._taken_by_letters(argument)) is not None:
+            return taken
+        return 0 if self.option_globs and self.option_globs.fullmatch(argument) else None
+
+    def _taken_by_letters(self, argument: str) -> int | None:
         for place, letter in enumerate(argument[1:], 2):
-            if letter not in self.letters:
+            value = self.letters.get(letter)
+            if value is None:
                 return None
-            if letter in self.valued_letters:
-                return int(place == len(argument))
+            if value is not _Value.NONE:
+                return int(place == len(argument) and value is _Value.NEEDED)
         return 0
 
-    def _globbed(self, argument: str, *, options: bool = False) -> bool:
-        # A bare star is for operands; an option must be named.
-        return any(glob.fullmatch(argument) and (not options or glob.pattern.startswith("\\-")) for glob in self.globs)
+    def _has_operand(self, argument: str) -> bool:
+        return argument in self.words or bool(self.operand_globs and self.operand_globs.fullmatch(argument))
+
+    def _takes(self, unknown: Unknown, max_operands: int | None, *, options_end: bool) -> bool:
+        """
+        Whether the words *unknown* stands for are operands of the set, or may be
+        anything.
+        """
+        if max_operands is not None and unknown.doubt is not Doubt.VALUE:
+            return False
+        # Where a value is split into words, nothing is known about the second.
+        known = "" if unknown.doubt is Doubt.WORDS else unknown.known
+        if not options_end and (not known or known[0] == "-"):
+            return self.takes_unknown and self.takes_any_operand
+        return self.takes_any_operand or self.takes_any_rest or any(_begins_all(glob, known) for glob in self.globs)
+
+    def _has_begun(self, unknown: Unknown) -> bool:
+        """
+        Whether *unknown* is certainly an option of the set with a value, or several.
+        """
+        known = unknown.known
+        if unknown.doubt is Doubt.WORDS or not known.startswith("-"):
+            return False
+        name, equals, _ = known.partition("=")
+        if equals and name in self.attached:
+            return True
+        if not self.is_getopt or known.startswith("--"):
+            return False
+        values = [self.letters.get(letter) for letter in known[1:]]
+        first = next((value for value in values if value is not _Value.NONE), None)
+        return first is not None
+
+    def _is_value(self, unknown: Unknown, max_operands: int | None) -> bool:
+        """
+        Whether *unknown*, in the place of an option's value, can be taken for one, and
+        further words it may stand for are in the set too.
+        """
+        if unknown.doubt is Doubt.VALUE:
+            return True
+        return self._takes(unknown, max_operands, options_end=False)
 
     def _touched(self, argument: str) -> bool:
-        if argument in self.words or argument.partition("=")[0] in self.words or self._globbed(argument):
+        if self._has_operand(argument):
             return True
+        if argument[:1] != "-" or argument == "-":
+            return False
+        name = argument.partition("=")[0]
         if argument.startswith("--"):
-            name = argument.partition("=")[0]
             return len(name) > 2 and any(known.startswith(name) for known in self.names)
-        return is_option(argument) and not self.letters.isdisjoint(argument[1:])
+        if name in self.words or not self.letters.keys().isdisjoint(argument[1:]):
+            return True
+        return bool(self.option_globs and self.option_globs.fullmatch(argument))
+
+    def _may_touch(self, argument: str, unknown: Unknown) -> bool:
+        if unknown.is_output and (self.globs or self.options):
+            return True
+        may_be_option = unknown.doubt is Doubt.WORDS or unknown.known[:1] in ("", "-")
+        if may_be_option and (self.options or self.option_globs):
+            return True
+        return self._touched(argument) or any(_is_alike(argument, glob, unknown) for glob in self.globs)
 
 
-def _kind(pattern: str) -> tuple[str, str]:
-    if pattern == "**":
-        return "any", pattern
-    if "*" in pattern or "?" in pattern or not is_option(pattern):
-        return "glob", pattern
-    if pattern.startswith("--"):
-        return ("name=", pattern[:-1]) if pattern.endswith("=") else ("name", pattern)
-    if len(pattern) == 2:
-        return "letter", pattern[1]
-    if len(pattern) == 3 and pattern[2] == "=":
-        return "letter=", pattern[1]
-    return "word", pattern
+def _is_glob(pattern: str) -> bool:
+    return "*" in pattern or "?" in pattern
+
+
+def _begins_all(glob: str, known: str) -> bool:
+    """
+    Whether *glob* takes every text that begins with *known*.
+    """
+    return glob[-1:] == "*" and not _is_glob(glob[:-1]) and known.startswith(glob[:-1])
+
+
+def _any_of(globs: Iterable[str]) -> re.Pattern[str] | None:
+    """
+    One pattern for all of *globs*; each alternative keeps to linear time.
+    """
+    pieces = [glob_pattern(glob).pattern for glob in globs]
+    return re.compile("|".join(f"(?:{piece})" for piece in pieces), re.DOTALL) if pieces else None
+
+
+def _named(pattern: str) -> tuple[str, _Value]:
+    if pattern.endswith("[=]"):
+        return pattern[:-3], _Value.ATTACHED
+    return (pattern[:-1], _Value.NEEDED) if pattern.endswith("=") else (pattern, _Value.NONE)
+
+
+def _is_alike(argument: str, glob: str, unknown: Unknown) -> bool:
+    """
+    Whether what is known of *argument* points at names that *glob* takes: the beginning
+    of its last component, or the end of it. A file-name pattern that begins with a
+    wildcard takes no name that begins with a dot.
+    """
+    begun, _, rest = argument.rpartition("/")[2].partition(UNKNOWN)
+    end = rest.rpartition(UNKNOWN)[2]
+    name = glob.rpartition("/")[2]
+    literal = _WILDCARDS.split(name)
+    if not _may_begin_alike(argument.partition(UNKNOWN)[0], _WILDCARDS.split(glob)[0]):
+        return False
+    if begun:
+        return bool(literal[0]) and _may_begin_alike(begun, literal[0]) and _may_end_alike(end, literal)
+    if not end or len(literal) > 1 or (unknown.doubt is Doubt.PATTERN and name.startswith(".")):
+        return False
+    return name.endswith(end)
+
+
+def _may_begin_alike(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one)
+
+
+def _may_end_alike(end: str, literal: Sequence[str]) -> bool:
+    return literal[-1].endswith(end) or (len(literal) > 1 and end.endswith(literal[-1]))

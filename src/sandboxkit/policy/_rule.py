@@ -99,9 +99,26 @@ class RuleConstraints(_Model):
     allowed_arguments: _Patterns | None = None
     """
     Every argument must be in this list; an empty list takes no argument at all.
+
     Options are named: `-x`, `--name`, with a trailing `=` where a value follows,
-    `-word` for options like those of find; anything else is a glob for operands,
-    `**` is any argument. Abbreviated options are not in the list.
+    attached or as the next argument, and a trailing `[=]` where one may only be
+    attached (`--color[=]`). `-#` is any number (`-50`). Short options may stand in a
+    cluster, and `--` ends the options. Abbreviated options are not in the list: another
+    release of the tool may know an option of just that name.
+
+    `-word` and `-word=` are options like those of find. With one of them in the list
+    every argument is compared as a whole, and `--` does not end the options.
+
+    Anything else is a glob for operands; with ` **` behind it (`* **`) all further
+    arguments are in the list too, as for tools whose options end at the first operand.
+    An option may be a glob as well (`-W*`). `**` is any argument.
+    """
+    unknown_arguments: StrictBool = False
+    """
+    With `allowed_arguments`: words that only the shell will know, say an unset variable,
+    may stand where they could be any option. For tools with no option that writes, runs
+    or reaches out. Without it such a word is in the list only behind `--`, as the value
+    of an option, or where it certainly begins like an operand.
     """
     denied_arguments: _Patterns = ()
     """
@@ -130,6 +147,8 @@ class RuleConstraints(_Model):
             raise ValueError(
                 "max_operands needs allowed_arguments: without the list, values of options look like operands"
             )
+        if self.unknown_arguments and self.allowed_arguments is None:
+            raise ValueError("unknown_arguments needs allowed_arguments: without the list, any argument is allowed")
         return self
 
 
