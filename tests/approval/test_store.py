@@ -361,9 +361,11 @@ def test_a_process_that_is_killed_leaves_a_whole_file(store: GrantStore) -> None
     seen = 0
     for number in range(8):
         with _start(store, str(number), 10_000) as child:
-            while len(store.grants()) <= seen + 2 and child.poll() is None:
-                pass
-            child.kill()
+            try:
+                while len(store.grants()) <= seen + 2 and child.poll() is None:
+                    pass
+            finally:
+                child.kill()
         assert store.find(GRANT.digest)
         seen = len(store.grants())
     store.add(OTHER)

@@ -302,7 +302,7 @@ class GrantStore:
                 self._fail("it is no regular file; name another one")
             if problem := _shared(found, "it", 0o600):
                 self._fail(f"{problem} {self._path}")
-            if found.st_nlink != 1:
+            if found.st_nlink > 1:  # none: it was replaced since it was opened
                 self._fail(
                     "it has a second name (hard link), by which it could be written; move it away and grant anew"
                 )
