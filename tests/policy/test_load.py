@@ -120,15 +120,15 @@ action = "ask"
 def test_every_mistake_is_reported_with_its_place(tmp_path: Path) -> None:
     found = problems(write(tmp_path / "bad.toml", BAD))
     expected = [
-        "colour: there is no such key",
+        "line 2: colour: there is no such key",
         "rules[0] 'Upper' (line 5): id: an id has",
         "rules[1] 'two' (line 13): action: 'permit' is no action",
         "rules[2] 'three' (line 17): regex: at character 2: it ends too early",
         "rules[2] 'three' (line 18): priority: Input should be a valid integer",
         "rules[2] 'three' (line 19): surprise: there is no such key",
-        "rules[3] 'four' (line 26): match: 'git pull': the rule does not match it",
-        "rules[3] 'four' (line 26): match: 'git push | cat': an example is plain words",
-        "rules[3] 'four' (line 27): not_match: 'git push x': the rule matches it",
+        "rules[3] 'four' (line 26): match.0: 'git pull': the rule does not match it",
+        "rules[3] 'four' (line 26): match.1: 'git push | cat': an example is plain words",
+        "rules[3] 'four' (line 28): not_match.0: 'git push x': the rule matches it",
         "rules[4] 'four' (line 32): id: rule 'four' is there already",
     ]
     assert len(found) == len(expected), found
@@ -206,7 +206,7 @@ def test_project_files_may_only_tighten(tmp_path: Path, fields: dict[str, object
         ("x.json", b"{", "it is no JSON"),
         ("x.json", b"[]", "type list, not a table"),
         ("x.json", b"[" * 100_000, "it is no JSON"),
-        ("x.json", b'{"rules": [], "rules": []}', "'rules' is given twice"),
+        ("x.json", b'{"rules": [], "rules": []}', "line 1: rules: it is given twice"),
         ("x.toml", b"\xff", "not UTF-8"),
         ("x.toml", b"#" * 1_048_577, "larger than"),
         ("x.toml", b"version = 2", "version: 2 is not known"),
@@ -232,7 +232,7 @@ def test_mistakes_of_several_files_are_reported_together(tmp_path: Path) -> None
     with pytest.raises(PolicyError) as caught:
         ExecPolicy.from_files(organisation=one, project=two)
     assert len([problem for problem in caught.value.problems if problem.startswith(f"{one}: ")]) == 1
-    assert len([problem for problem in caught.value.problems if problem.startswith(f"{two}: rules[0]: ")]) == 2
+    assert len([problem for problem in caught.value.problems if problem.startswith(f"{two}: rules[0] (line 1): ")]) == 2
 
 
 def test_from_dict_takes_rules_as_values() -> None:
@@ -240,3 +240,81 @@ def test_from_dict_takes_rules_as_values() -> None:
     policy = ExecPolicy.from_dict({"rules": [given], "default": PolicyAction.DENY})
     assert policy.rules(Level.USER) == (given,)
     assert policy.default_action is PolicyAction.DENY
+
+
+LINES = """\
+note = '''
+[[rules]]
+id = "none"
+'''
+
+[[rules]]
+id = "one"
+prefix = [
+  "a",
+  ["b", "b"],
+]
+action = "ask"
+constraints = { denied_arguments = [
+  "x",
+], max_timeout = 0 }
+
+[[rules]]
+id = "two"
+prefix = ["a"]
+action = "ask"
+match = [
+  "a",
+  "b",
+]
+[rules.constraints]
+denied_arguments = [
+  "**" ]
+[rules.spec.network]
+mode = "wide"
+
+[[tests]]
+command = "a"
+action = "maybe"
+"""
+
+
+def test_lines_are_those_of_the_keys_wherever_they_stand(tmp_path: Path) -> None:
+    found = problems(write(tmp_path / "rules.toml", LINES))
+    assert [problem.split(": ")[0:2] for problem in found] == [
+        ["line 1", "note"],
+        ["rules[0] 'one' (line 10)", "prefix.1"],
+        ["rules[0] 'one' (line 15)", "constraints.max_timeout"],
+        ["rules[1] 'two' (line 29)", "spec.network.mode"],
+        ["tests[0] (line 33)", "action"],
+    ]
+
+
+def test_lines_of_json(tmp_path: Path) -> None:
+    text = '{"rules": [\n {"id": "a",\n  "glob": "x",\n  "action": "ask", "action": "no",\n "match": ["x",\n"y"]}]}'
+    found = problems(write(tmp_path / "rules.json", text))
+    assert [problem.split(": ")[0] for problem in found] == ["line 4", "rules[0] 'a' (line 4)"]
+    found = problems(write(tmp_path / "other.json", text.replace('"action": "no",', "")))
+    assert found == ("rules[0] 'a' (line 6): match.1: 'y': the rule does not match it",)
+
+
+def test_commands_with_an_expected_action_are_read_and_not_run(tmp_path: Path) -> None:
+    text = '[[tests]]\ncommand = "rm -rf /"\naction = "allow"\n[[tests]]\ncommand = ["a", "b c"]\naction = "ask"\nrule = "x"'
+    assert ExecPolicy.from_files(user=write(tmp_path / "rules.toml", text)).rules(Level.USER) == ()
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ({"action": "ask"}, "command: Field required"),
+        ({"command": "", "action": "ask"}, "command"),
+        ({"command": [], "action": "ask"}, "command"),
+        ({"command": "a"}, "action: Field required"),
+        ({"command": "a", "action": "ask", "result": 1}, "result: there is no such key"),
+        ("a", "valid dictionary"),
+    ],
+)
+def test_mistakes_in_tests(row: object, problem: str) -> None:
+    with pytest.raises(PolicyError) as caught:
+        ExecPolicy.from_dict({"tests": [row]})
+    assert any(found.startswith("tests[0]: ") and problem in found for found in caught.value.problems)

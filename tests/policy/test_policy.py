@@ -114,7 +114,7 @@ FULL = [
     PolicyRule(
         id="full",
         name="quotes \" ' \\ and ☃ \x7f \x01",
-        regex=r"tool \w+\\",
+        regex=r"tool '\w+\\'",
         action=PolicyAction.SANDBOX,
         priority=-3,
         enabled=False,

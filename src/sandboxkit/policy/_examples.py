@@ -36,10 +36,10 @@ def example_problems(rule: PolicyRule, level: Level) -> Iterator[tuple[str, str]
         return
     compiled = CompiledRule.of(rule, level)
     for key, examples, expected in (("match", rule.match, True), ("not_match", rule.not_match, False)):
-        for example in examples:
+        for number, example in enumerate(examples):
             problem = _problem(compiled, example, expected=expected)
             if problem:
-                yield key, f"{example!r}: {problem}"
+                yield f"{key}.{number}", f"{example!r}: {problem}"
 
 
 def _problem(compiled: CompiledRule, example: str | tuple[str, ...], *, expected: bool) -> str | None:
@@ -47,8 +47,9 @@ def _problem(compiled: CompiledRule, example: str | tuple[str, ...], *, expected
         command = parse(example)
     except CommandError as error:
         return str(error)
-    if command.opaque:
-        return f"an example is plain words, but {command.opaque}; write it as a list of words"
+    if not command.is_plain:
+        why = command.opaque or "it takes a shell to read"
+        return f"an example is plain words, but {why}; write it as a list of words, or put it among the [[tests]]"
     # What the rule says about an impostor is not what it says about its tool.
     matches = compiled.action_on(Subject.of(command.parts[0].argv, EXAMPLE_CONTEXT)) is compiled.rule.action
     if matches is expected:

@@ -7,25 +7,37 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from sandboxkit.errors import PolicyError
-from sandboxkit.model import Level, PolicyAction
-from sandboxkit.policy._problems import Lines, rule_problems, said, set_problems
+from sandboxkit.model import KeyLines, Level, PolicyAction
+from sandboxkit.policy._problems import Problem, located, rule_problems, said, set_problems
 from sandboxkit.policy._rule import PolicyRule
+from sandboxkit.policy._trial import RuleTest
 
-__all__ = ["MAX_FILE_BYTES", "VERSION", "RuleSource", "from_file", "from_files", "from_mapping"]
+__all__ = [
+    "KEYS",
+    "MAX_FILE_BYTES",
+    "VERSION",
+    "RuleSource",
+    "from_file",
+    "from_files",
+    "from_mapping",
+    "read_file",
+    "read_mapping",
+]
 
 MAX_FILE_BYTES = 1024 * 1024
 VERSION = 1
 """
 The version of the file format.
 """
-_KEYS = ("version", "default", "rules")
+KEYS = ("version", "default", "rules", "tests")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +48,12 @@ class RuleSource:
     Attributes:
         rules: Its rules, in order.
         default: What it wants done with commands no rule matches, or None.
+        tests: Commands it expects an action for. They are run on request only.
     """
 
     rules: tuple[PolicyRule, ...] = ()
     default: PolicyAction | None = None
+    tests: tuple[RuleTest, ...] = ()
 
 
 def from_files(files: Mapping[Level, str | os.PathLike[str] | None]) -> dict[Level, RuleSource]:
@@ -73,10 +87,26 @@ def from_file(path: str | os.PathLike[str], level: Level) -> RuleSource:
             mistake. All mistakes are reported.
     """
     source = os.fspath(path)
-    text = _text(Path(path), source)
-    if source.endswith(".json"):
-        return from_mapping(_json(text, source), level, source=source)
-    return from_mapping(_toml(text, source), level, source=source, lines=Lines.of_toml(text))
+    found, problems = read_file(source, level)
+    if problems:
+        raise PolicyError(*map(str, problems), source=source)
+    return found
+
+
+def read_file(source: str, level: Level) -> tuple[RuleSource, list[Problem]]:
+    """
+    The rules of one file that are right, and everything that is wrong with it.
+
+    Raises:
+        PolicyError: The file cannot be read, is larger than a mebibyte, or is no TOML
+            or JSON at all.
+    """
+    text = _text(Path(source), source)
+    is_json = source.endswith(".json")
+    data, repeats = _json(text, source) if is_json else (_toml(text, source), [])
+    lines = KeyLines(text, is_json=is_json)
+    found, problems = read_mapping(data, level, lines)
+    return found, [*_repeated(repeats, lines), *problems]
 
 
 def _text(path: Path, source: str) -> str:
@@ -103,74 +133,110 @@ def _toml(text: str, source: str) -> object:
         raise PolicyError(f"it is no TOML: {error}", source=source) from error
 
 
-def _json(text: str, source: str) -> object:
+def _json(text: str, source: str) -> tuple[object, list[str]]:
+    """
+    What *text* holds, and the keys that one of its objects has twice: TOML refuses
+    those by itself; JSON would silently keep the last.
+    """
+    repeats: list[str] = []
+
+    def table(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        names = Counter(name for name, _ in pairs)
+        repeats.extend(name for name, count in names.items() if count > 1)
+        return dict(pairs)
+
     try:
-        return json.loads(text, object_pairs_hook=_without_repeats)
+        return json.loads(text, object_pairs_hook=table), repeats
     except (ValueError, RecursionError) as error:
         raise PolicyError(f"it is no JSON: {error}", source=source) from error
 
 
-def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    # TOML refuses a repeated key by itself; JSON would silently keep the last.
-    table = dict(pairs)
-    if len(table) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} is given twice")
-    return table
+def _repeated(names: Sequence[str], lines: KeyLines) -> Iterator[Problem]:
+    message = "it is given twice in one object"
+    placed = lines.repeated if len(lines.repeated) == len(names) else ()
+    for path in placed:
+        yield Problem(message, ".".join(map(str, path)), line=lines.line(path))
+    for name in names if not placed else ():
+        yield Problem(message, name)
 
 
-def from_mapping(data: object, level: Level, *, source: str | None = None, lines: Lines | None = None) -> RuleSource:
+def from_mapping(data: object, level: Level) -> RuleSource:
     """
     The rules of *data*: a mapping with `rules`, and optionally `default` and `version`.
 
     Raises:
         PolicyError: It holds a mistake. All mistakes are reported.
     """
-    if not isinstance(data, Mapping):
-        raise PolicyError(f"it is of type {type(data).__name__}, not a table with the key 'rules'", source=source)
-    lines = lines or Lines()
-    problems = list(_head_problems(data, level))
-    rules, more = _rules(data.get("rules", ()), level, lines)
-    problems += more
+    found, problems = read_mapping(data, level)
     if problems:
-        raise PolicyError(*problems, source=source)
-    default = data.get("default")
-    return RuleSource(rules, None if default is None else _action(default))
+        raise PolicyError(*map(str, problems))
+    return found
+
+
+def read_mapping(data: object, level: Level, lines: KeyLines | None = None) -> tuple[RuleSource, list[Problem]]:
+    """
+    The rules of *data* that are right, and everything that is wrong with it.
+    """
+    if not isinstance(data, Mapping):
+        return RuleSource(), [Problem(f"it is of type {type(data).__name__}, not a table with the key 'rules'")]
+    problems = [
+        Problem(message, key, line=lines.line((key,)) if lines else None) for key, message in _head_problems(data)
+    ]
+    rules, more = _rules(data.get("rules", ()), level, lines)
+    tests, others = _tests(data.get("tests", ()), lines)
+    default = data.get("default") if not any(problem.key == "default" for problem in problems) else None
+    action = None if default is None else _action(default)
+    return RuleSource(rules, action, tests), [*problems, *more, *others]
 
 
 def _action(value: object) -> PolicyAction:
     return value if isinstance(value, PolicyAction) else PolicyAction.from_name(str(value))
 
 
-def _head_problems(data: Mapping[str, object], level: Level) -> Iterable[str]:
+def _head_problems(data: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     for key in data:
-        if key not in _KEYS:
-            yield f"{key}: there is no such key; a file has {', '.join(_KEYS)}"
+        if key not in KEYS:
+            yield str(key), f"there is no such key; a file has {', '.join(KEYS)}"
     if type(data.get("version", VERSION)) is not int or data.get("version", VERSION) != VERSION:
-        yield f"version: {data['version']!r} is not known; this release reads version {VERSION}"
+        yield "version", f"{data['version']!r} is not known; this release reads version {VERSION}"
     default = data.get("default")
     if default is not None and not isinstance(default, PolicyAction):
         try:
             PolicyAction.from_name(default if isinstance(default, str) else repr(default))
         except ValueError as error:
-            yield f"default: {error}"
-    if not isinstance(data.get("rules", ()), (list, tuple)):
-        yield "rules: it must be a list of tables ([[rules]] in TOML)"
+            yield "default", str(error)
+    for key in ("rules", "tests"):
+        if not isinstance(data.get(key, ()), (list, tuple)):
+            yield key, f"it must be a list of tables ([[{key}]] in TOML)"
 
 
-def _rules(rows: object, level: Level, lines: Lines) -> tuple[tuple[PolicyRule, ...], list[str]]:
+def _rules(rows: object, level: Level, lines: KeyLines | None) -> tuple[tuple[PolicyRule, ...], list[Problem]]:
     rules: list[PolicyRule] = []
     numbers: list[int] = []
-    problems: list[str] = []
+    problems: list[Problem] = []
     for number, row in enumerate(rows if isinstance(rows, (list, tuple)) else ()):
         rule, found = _rule(row, level)
-        problems += (_where(number, row, key, lines) + message for key, message in found)
+        problems += (located(number, row, key, message, lines) for key, message in found)
         if rule is not None:
             rules.append(rule)
             numbers.append(number)
-    for index, key, message in set_problems(rules):
-        problems.append(_where(numbers[index], rules[index], key, lines) + message)
+    for index, key, message in set_problems(rules, level):
+        problems.append(located(numbers[index], rules[index], key, message, lines))
     return tuple(rules), problems
+
+
+def _tests(rows: object, lines: KeyLines | None) -> tuple[tuple[RuleTest, ...], list[Problem]]:
+    tests: list[RuleTest] = []
+    problems: list[Problem] = []
+    for number, row in enumerate(rows if isinstance(rows, (list, tuple)) else ()):
+        if isinstance(row, RuleTest):
+            tests.append(row)
+            continue
+        try:
+            tests.append(RuleTest.model_validate(row))
+        except ValidationError as error:
+            problems += (located(number, row, key, message, lines, table="tests") for key, message in said(error))
+    return tuple(tests), problems
 
 
 def _rule(row: object, level: Level) -> tuple[PolicyRule | None, list[tuple[str, str]]]:
@@ -181,9 +247,3 @@ def _rule(row: object, level: Level) -> tuple[PolicyRule | None, list[tuple[str,
     except ValidationError as error:
         return None, list(said(error))
     return rule, list(rule_problems(rule, level))
-
-
-def _where(number: int, row: object, key: str, lines: Lines) -> str:
-    name = row.id if isinstance(row, PolicyRule) else row.get("id") if isinstance(row, Mapping) else None
-    titled = f" {name!r}" if isinstance(name, str) else ""
-    return f"rules[{number}]{titled}{lines.place(number, key.partition('.')[0])}: " + (f"{key}: " if key else "")

@@ -1,59 +1,100 @@
 """
-Saying everything that is wrong with a file of rules, with the place of each.
+Saying everything that is wrong with rules, with the place of each.
 """
 
 from __future__ import annotations
 
+import posixpath
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sandboxkit.model import Level, PolicyAction
+from sandboxkit.model import Level, PolicyAction, is_inside
+from sandboxkit.policy._arguments import ArgumentSet
+from sandboxkit.policy._canonical import can_match
 from sandboxkit.policy._examples import example_problems
+from sandboxkit.policy._shadow import shadows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from pydantic import ValidationError
 
+    from sandboxkit.model import KeyLines
     from sandboxkit.policy._rule import PolicyRule
 
-__all__ = ["Lines", "rule_problems", "said", "set_problems"]
+__all__ = ["Problem", "located", "rule_problems", "said", "set_problems"]
 
+_NO_LINE = (
+    "no command matches it: one program is seen at a time, its words with one blank between them, "
+    "and a word with other characters than letters, digits and @%+=:,./_- in single quotes"
+)
 _RESERVED = ("builtin.", "floor.")
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class Problem:
     """
-    Where the rows and keys of a TOML file stand; empty for other sources.
+    Something that is wrong, or doubtful, with a file of rules.
 
-    Found by the text alone, so a `[[rules]]` within a multi-line string counts too.
+    Attributes:
+        message: What, and what to do about it.
+        key: The key, with dots between its parts, or an empty string.
+        row: The number of the rule or test from 0, or None for the file as a whole.
+        rule_id: The rule's id as far as it has one.
+        line: The line from 1, where it is known.
+        check: Names the kind of a warning; empty for a mistake, for which the file
+            is refused.
+        table: What `row` counts: `rules` or `tests`.
     """
 
-    rows: tuple[int, ...] = ()
-    keys: Mapping[tuple[int, str], int] | None = None
+    message: str
+    key: str = ""
+    row: int | None = None
+    rule_id: str | None = None
+    line: int | None = None
+    check: str = ""
+    table: str = "rules"
 
-    @classmethod
-    def of_toml(cls, text: str) -> Lines:
-        """
-        The lines of *text*, counted from 1.
-        """
-        rows: list[int] = []
-        keys: dict[tuple[int, str], int] = {}
-        for number, line in enumerate(text.splitlines(), 1):
-            if re.match(r"\s*\[\[\s*rules\s*\]\]", line):
-                rows.append(number)
-            elif found := re.match(r"\s*(?:\[\s*rules\s*\.\s*)?([A-Za-z_][\w-]*)\s*[=.\]]", line):
-                keys.setdefault((len(rows) - 1, found[1]), number)
-        return cls(tuple(rows), keys)
+    def __str__(self) -> str:
+        titled = f" {self.rule_id!r}" if self.rule_id is not None else ""
+        line = f"line {self.line}" if self.line else ""
+        row = "" if self.row is None else f"{self.table}[{self.row}]{titled}{line and f' ({line})'}"
+        place = row or line
+        return (f"{place}: " if place else "") + (f"{self.key}: " if self.key else "") + self.message
 
-    def place(self, row: int, key: str = "") -> str:
+    def to_dict(self) -> dict[str, object]:
         """
-        ` (line …)` for the key of a row, or for the row, or nothing.
+        A JSON-ready form.
         """
-        line = (self.keys or {}).get((row, key)) or (self.rows[row] if row < len(self.rows) else None)
-        return f" (line {line})" if line else ""
+        return {
+            "line": self.line,
+            self.table: self.row,
+            "id": self.rule_id,
+            "key": self.key,
+            "message": self.message,
+            "check": self.check or "mistake",
+        }
+
+
+def located(
+    row: int,
+    given: object,
+    key: str,
+    message: str,
+    lines: KeyLines | None = None,
+    *,
+    check: str = "",
+    table: str = "rules",
+) -> Problem:
+    """
+    The problem with *key* of the rule number *row*, which is *given* as a mapping or a
+    `PolicyRule`; an empty key means the rule as a whole.
+    """
+    path = tuple(int(part) if part.isdecimal() else part for part in key.split(".")) if key else ()
+    rule_id = given.get("id") if isinstance(given, dict) else getattr(given, "id", None)
+    line = lines.line((table, row, *path)) if lines else None
+    return Problem(message, key, row, rule_id if isinstance(rule_id, str) else None, line, check, table)
 
 
 def said(error: ValidationError) -> Iterator[tuple[str, str]]:
@@ -83,6 +124,7 @@ def rule_problems(rule: PolicyRule, level: Level) -> Iterator[tuple[str, str]]:
             yield "direct", "only the built-in table says what may run outside a box; remove it"
     if level is Level.PROJECT:
         yield from _project_problems(rule)
+    yield from _vain_problems(rule)
     yield from example_problems(rule, level)
 
 
@@ -98,47 +140,74 @@ def _project_problems(rule: PolicyRule) -> Iterator[tuple[str, str]]:
         yield "spec", "project files cannot say anything about the box; remove it"
 
 
-def set_problems(rules: Sequence[PolicyRule]) -> Iterator[tuple[int, str, str]]:
+def _vain_problems(rule: PolicyRule) -> Iterator[tuple[str, str]]:
     """
-    The index, the key and the message for every rule that repeats an id, or that
-    can never decide because another matches the same commands and comes before it.
+    What keeps *rule* from ever applying, whatever the command.
+    """
+    if not can_match(rule):
+        yield (
+            "regex" if rule.regex is not None else "glob",
+            _NO_LINE,
+        )
+    constraints = rule.constraints
+    if "**" in constraints.denied_arguments:
+        yield "constraints.denied_arguments", "'**' takes every command, so the rule never applies; name what is meant"
+    allowed = constraints.allowed_arguments
+    if allowed is not None and _refuses_its_own_words(rule, allowed):
+        yield (
+            "constraints.allowed_arguments",
+            "the glob has arguments that are not in the list, so the rule never applies",
+        )
+    if _has_no_place(rule):
+        yield "constraints.denied_directories", "they hold every allowed directory, so the rule never applies"
+
+
+def _refuses_its_own_words(rule: PolicyRule, allowed: tuple[str, ...]) -> bool:
+    """
+    Whether a glob without stars, so one that matches one command only, has words that
+    the constraints refuse.
+    """
+    glob = rule.glob
+    if glob is None or re.search(r"[*?'\"]", glob):
+        return False
+    return not ArgumentSet.of(allowed).admits(glob.split(" ")[1:], rule.constraints.max_operands)
+
+
+def _has_no_place(rule: PolicyRule) -> bool:
+    # A strict rule also applies where the directory is not known.
+    allowed, denied = rule.constraints.allowed_directories, rule.constraints.denied_directories
+    if not allowed or rule.action >= PolicyAction.ASK:
+        return False
+    return all(any(_is_within(inner, outer) for outer in denied) for inner in allowed)
+
+
+def _is_within(inner: str, outer: str) -> bool:
+    inner, outer = posixpath.normpath(inner), posixpath.normpath(outer)
+    if ".." in f"{inner}/{outer}".split("/"):
+        return False
+    return inner[0] == outer[0] and is_inside(inner, outer)
+
+
+def set_problems(rules: Sequence[PolicyRule], level: Level = Level.USER) -> Iterator[tuple[int, str, str]]:
+    """
+    The index, the key and the message for every rule that repeats an id, or that can
+    never decide because others of its level match all it matches and come before it.
     """
     seen: dict[str, int] = {}
+    repeated: list[int] = []
     for index, rule in enumerate(rules):
         if rule.id in seen:
+            repeated.append(index)
             yield index, "id", f"rule {rule.id!r} is there already; choose another id, or use update_rule()"
-            continue
-        seen[rule.id] = index
-    matchers: dict[object, list[int]] = {}
-    for index, rule in enumerate(rules):
-        if rule.enabled and seen.get(rule.id) == index:
-            matchers.setdefault(_matcher(rule), []).append(index)
-    for same in matchers.values():
-        yield from _shadowed(rules, same)
+        seen.setdefault(rule.id, index)
+    kept = [(index, rule) for index, rule in enumerate(rules) if index not in repeated]
+    for shadow in shadows([rule for _, rule in kept], level):
+        index = kept[shadow.index][0]
+        others = [kept[by][1] for by in shadow.by]
+        yield index, "priority", _shadowed(others)
 
 
-def _matcher(rule: PolicyRule) -> object:
-    constraints = rule.constraints.model_copy(update={"max_timeout": None})
-    return rule.prefix, rule.glob, rule.regex, constraints.model_dump_json()
-
-
-def _shadowed(rules: Sequence[PolicyRule], same: Sequence[int]) -> Iterator[tuple[int, str, str]]:
-    first = max(same, key=lambda index: (rules[index].rank, rules[index].action, -index))
-    for index in same:
-        one, other = rules[index], rules[first]
-        if index == first or _adds(one, other):
-            continue
-        yield (
-            index,
-            "priority",
-            f"it never decides: rule {other.id!r} matches the same commands and comes first; change or remove one of them",
-        )
-
-
-def _adds(one: PolicyRule, other: PolicyRule) -> bool:
-    # Two rules that decide together may each bound the run in their own way.
-    bounds = (one.spec, one.constraints.max_timeout)
-    return (one.rank, one.action) == (other.rank, other.action) and bounds not in (
-        (None, None),
-        (other.spec, other.constraints.max_timeout),
-    )
+def _shadowed(others: Sequence[PolicyRule]) -> str:
+    names = " and ".join(f"rule {other.id!r}" for other in others)
+    verb = "match all that it matches and come" if len(others) > 1 else "matches all that it matches and comes"
+    return f"it never decides: {names} {verb} first; change or remove one of them"

@@ -103,6 +103,34 @@ class LinearRegex:
             states = following
         return self._final in states
 
+    def meets(self, step: Callable[[int, str], int | None], ends: frozenset[int], letters: str) -> bool:
+        """
+        Whether some text made of *letters* is in the language of the pattern and leads
+        the automaton *step*, which starts in 0, to one of *ends*.
+
+        Takes time by the states of both and the letters, not by any text.
+        """
+        waiting = [(state, 0) for state in self._start]
+        found = set(waiting)
+        while waiting:
+            mine, other = waiting.pop()
+            if mine == self._final and other in ends:
+                return True
+            test = self._states[mine].test
+            others = {step(other, letter) for letter in letters if test(letter)} if test else ()
+            for state in self._closure({self._states[mine].after}) if others else ():
+                pairs = {(state, after) for after in others if after is not None} - found
+                found |= pairs
+                waiting.extend(pairs)
+        return False
+
+    @property
+    def states(self) -> int:
+        """
+        How large the automaton is.
+        """
+        return len(self._states)
+
     def _follow(self, states: frozenset[int], char: str) -> frozenset[int]:
         reached = {self._states[i].after for i in states if (test := self._states[i].test) and test(char)}
         following = self._closure(reached)
