@@ -23,18 +23,21 @@ from sandboxkit.router import AutoSandboxRouter
 from sandboxkit.secrets import SecretRegistry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 ROTATION = Rotation(max_records=3)
 
 
-def runs(found: Any) -> list[str]:
-    return [
-        str(item) if isinstance(item, Notice) else record.run_id
-        for item in found
-        if isinstance(item, Notice) or (record := AuditRecord.of(item))
-    ]
+def runs(found: Iterable[Line | Notice]) -> list[str]:
+    """
+    The run of each record, and the notices between them.
+    """
+    shown: list[str] = []
+    for item in found:
+        record = None if isinstance(item, Notice) else AuditRecord.of(item)
+        shown += [item] if isinstance(item, Notice) else [record.run_id] if record else []
+    return shown
 
 
 def test_records_come_back_over_all_files(tmp_path: Path) -> None:
@@ -151,9 +154,9 @@ def test_a_follower_says_what_it_missed(tmp_path: Path) -> None:
     ]  # fmt: skip
     os.truncate(tmp_path / "a", 0)
     sink.write(event(20))
-    assert runs(follower.lines()) == ["run-20"]
-    os.truncate(tmp_path / "a", 0)
-    assert "was cut off" in runs(follower.lines())[0]
+    cut, last = runs(follower.lines())
+    assert "was cut off" in cut
+    assert last == "run-20"
     follower.close()
 
 
@@ -240,7 +243,7 @@ def test_every_record_of_the_router_fits_the_schema_and_all_is_described(tmp_pat
         await router.route("cat < /dev/null; kill -9 $$", cwd=work)
         for failing in ("rm -rf /", ["no-such-program"], "git push --force"):
             with pytest.raises(SandboxError):
-                await router.route(failing, cwd=work)  # type: ignore[arg-type]  # a text or words
+                await router.route(failing, cwd=work)
 
     anyio.run(run)
     found = check(log)

@@ -147,9 +147,8 @@ def grep(options: argparse.Namespace, report: Report) -> int:
 
 
 def _filter(options: argparse.Namespace) -> Callable[[AuditRecord], bool]:
-    text = options.regexp if options.regexp is not None else options.pattern
-    flags = re.IGNORECASE if options.ignore_case else 0
-    pattern = re.compile(re.escape(text) if options.fixed_strings else text, flags) if text is not None else None
+    text = re.escape(options.pattern) if options.fixed_strings else options.pattern
+    pattern = re.compile(text, re.IGNORECASE if options.ignore_case else 0)
     since = options.since if options.since is not None else float("-inf")
     until = options.until if options.until is not None else float("inf")
 
@@ -160,14 +159,14 @@ def _filter(options: argparse.Namespace) -> Callable[[AuditRecord], bool]:
             return False
         if options.action and record.action != options.action:
             return False
-        return since <= record.time <= until and (pattern is None or _has(record, pattern, options.field))
+        return since <= record.time <= until and _has(record, pattern, options.field)
 
     return fits
 
 
 def _has(record: AuditRecord, pattern: re.Pattern[str], name: str | None) -> bool:
     fields = record.to_dict()
-    wanted = fields if name is None else fields.get(name)
+    wanted = list(fields.values()) if name is None else fields.get(name)
     return any(pattern.search(text) for text in _texts(wanted))
 
 

@@ -54,7 +54,10 @@ def add_audit_arguments(root: Verbs) -> None:
     verify = verbs.add("verify", "check that a log holds together", _VERIFY, takes="LOG")
     verify.add_argument("log", metavar="LOG", help="the file that is being written; the older ones are found beside it")
     verify.add_argument(
-        "--expect-head", metavar="HASH", type=_head, help="a head that was kept elsewhere, as HASH or NUMBER:HASH: it must be there"
+        "--expect-head",
+        metavar="HASH",
+        type=_head,
+        help="a head that was kept elsewhere, as HASH or NUMBER:HASH: it must be there",
     )
     verify.add_argument("--anchors", metavar="FILE", help="heads that were kept elsewhere, in the file of a FileAnchor")
     verify.add_argument("--key-file", metavar="FILE", help="the key of the log, in a file that only you can read")
@@ -64,10 +67,9 @@ def add_audit_arguments(root: Verbs) -> None:
     tail.add_argument("-n", "--lines", metavar="N", type=_count, default=10, help="how many (default: 10)")
     tail.add_argument("-f", "--follow", action="store_true", help="go on with each record as it comes, over rotations")
 
-    grep = verbs.add("grep", "show the records that fit", _GREP, takes="[PATTERN] LOG")
-    grep.add_argument("pattern", metavar="PATTERN", nargs="?", help="a regular expression, looked for in every field")
+    grep = verbs.add("grep", "show the records that fit", _GREP, takes="PATTERN LOG")
+    grep.add_argument("pattern", metavar="PATTERN", help="a regular expression, looked for in every field; '' fits all")
     grep.add_argument("log", metavar="LOG", help="the log")
-    grep.add_argument("-e", "--regexp", metavar="PATTERN", help="the same, for one that begins with a dash")
     grep.add_argument("-F", "--fixed-strings", action="store_true", help="PATTERN is plain text")
     grep.add_argument("-i", "--ignore-case", action="store_true", help="upper and lower case are the same")
     grep.add_argument("--field", metavar="NAME", help="look only in this field, for example command")
