@@ -4,10 +4,14 @@ The examples a rule carries, and whether it keeps to them.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from sandboxkit.errors import CommandError
-from sandboxkit.model import EvaluationContext
+from sandboxkit.model import EvaluationContext, Level, PolicyAction
+from sandboxkit.policy._builtin import builtin_floor
+from sandboxkit.policy._decide import decide
+from sandboxkit.policy._layer import Layer, RuleSet
 from sandboxkit.policy._match import CompiledRule
 from sandboxkit.policy._subject import Subject
 from sandboxkit.shell import parse
@@ -15,10 +19,9 @@ from sandboxkit.shell import parse
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sandboxkit.model import Level
     from sandboxkit.policy._rule import PolicyRule
 
-__all__ = ["EXAMPLE_CONTEXT", "example_problems"]
+__all__ = ["EXAMPLE_CONTEXT", "example_problems", "floor_denies"]
 
 EXAMPLE_CONTEXT = EvaluationContext(
     cwd="/home/user/project", home="/home/user", workspace_roots=("/home/user/project",), user="user"
@@ -40,6 +43,38 @@ def example_problems(rule: PolicyRule, level: Level) -> Iterator[tuple[str, str]
             problem = _problem(compiled, example, expected=expected)
             if problem:
                 yield f"{key}.{number}", f"{example!r}: {problem}"
+    if rule.match and rule.action is not PolicyAction.DENY and all(map(_is_floored, rule.match)):
+        yield "match", "the floor denies all of them, whatever this rule says; give one that the rule decides"
+
+
+def floor_denies(command: str | tuple[str, ...]) -> bool:
+    """
+    Whether the floor alone denies *command*.
+
+    Raises:
+        CommandError: It is none.
+    """
+    return decide(_bare_floor(), parse(command), EXAMPLE_CONTEXT).action is PolicyAction.DENY
+
+
+def _is_floored(example: str | tuple[str, ...]) -> bool:
+    try:
+        return floor_denies(example)
+    except CommandError:
+        return False
+
+
+@cache
+def _bare_floor() -> RuleSet:
+    nothing = {level: Layer.of(level, ()) for level in Level if level is not Level.FLOOR}
+    return RuleSet.of(
+        floor=builtin_floor(),
+        builtin=nothing[Level.BUILTIN],
+        user=nothing[Level.USER],
+        organisation=nothing[Level.ORGANISATION],
+        project=nothing[Level.PROJECT],
+        default=PolicyAction.ALLOW,
+    )
 
 
 def _problem(compiled: CompiledRule, example: str | tuple[str, ...], *, expected: bool) -> str | None:

@@ -37,7 +37,7 @@ VERSION = 1
 """
 The version of the file format.
 """
-KEYS = ("version", "default", "rules", "tests")
+KEYS = ("version", "default", "rules", "tests", "$schema")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +87,33 @@ def from_file(path: str | os.PathLike[str], level: Level) -> RuleSource:
             mistake. All mistakes are reported.
     """
     source = os.fspath(path)
-    found, problems = read_file(source, level)
-    if problems:
-        raise PolicyError(*map(str, problems), source=source)
-    return found
+    file = read_file(source, level)
+    if file.problems:
+        raise PolicyError(*map(str, file.problems), source=source)
+    return file.found
 
 
-def read_file(source: str, level: Level) -> tuple[RuleSource, list[Problem]]:
+@dataclass(frozen=True, slots=True)
+class RuleFile:
     """
-    The rules of one file that are right, and everything that is wrong with it.
+    A file as it was read, with all its mistakes.
+
+    Attributes:
+        found: What it says, as far as it is right.
+        problems: Everything that is wrong with it.
+        numbers: For each rule of `found`, its number in the file.
+        lines: Where its keys stand.
+    """
+
+    found: RuleSource
+    problems: tuple[Problem, ...]
+    numbers: tuple[int, ...]
+    lines: KeyLines
+
+
+def read_file(source: str, level: Level) -> RuleFile:
+    """
+    The file *source*, read for *level*.
 
     Raises:
         PolicyError: The file cannot be read, is larger than a mebibyte, or is no TOML
@@ -105,8 +123,8 @@ def read_file(source: str, level: Level) -> tuple[RuleSource, list[Problem]]:
     is_json = source.endswith(".json")
     data, repeats = _json(text, source) if is_json else (_toml(text, source), [])
     lines = KeyLines(text, is_json=is_json)
-    found, problems = read_mapping(data, level, lines)
-    return found, [*_repeated(repeats, lines), *problems]
+    found, problems, numbers = read_mapping(data, level, lines)
+    return RuleFile(found, (*_repeated(repeats, lines), *problems), numbers, lines)
 
 
 def _text(path: Path, source: str) -> str:
@@ -167,26 +185,30 @@ def from_mapping(data: object, level: Level) -> RuleSource:
     Raises:
         PolicyError: It holds a mistake. All mistakes are reported.
     """
-    found, problems = read_mapping(data, level)
+    found, problems, _ = read_mapping(data, level)
     if problems:
         raise PolicyError(*map(str, problems))
     return found
 
 
-def read_mapping(data: object, level: Level, lines: KeyLines | None = None) -> tuple[RuleSource, list[Problem]]:
+def read_mapping(
+    data: object, level: Level, lines: KeyLines | None = None
+) -> tuple[RuleSource, list[Problem], tuple[int, ...]]:
     """
-    The rules of *data* that are right, and everything that is wrong with it.
+    The rules of *data* that are right, everything that is wrong with it, and the number
+    of each rule that is right.
     """
     if not isinstance(data, Mapping):
-        return RuleSource(), [Problem(f"it is of type {type(data).__name__}, not a table with the key 'rules'")]
+        message = f"it is of type {type(data).__name__}, not a table with the key 'rules'"
+        return RuleSource(), [Problem(message)], ()
     problems = [
         Problem(message, key, line=lines.line((key,)) if lines else None) for key, message in _head_problems(data)
     ]
-    rules, more = _rules(data.get("rules", ()), level, lines)
+    rules, more, numbers = _rules(data.get("rules", ()), level, lines)
     tests, others = _tests(data.get("tests", ()), lines)
     default = data.get("default") if not any(problem.key == "default" for problem in problems) else None
     action = None if default is None else _action(default)
-    return RuleSource(rules, action, tests), [*problems, *more, *others]
+    return RuleSource(rules, action, tests), [*problems, *more, *others], numbers
 
 
 def _action(value: object) -> PolicyAction:
@@ -205,12 +227,16 @@ def _head_problems(data: Mapping[str, object]) -> Iterator[tuple[str, str]]:
             PolicyAction.from_name(default if isinstance(default, str) else repr(default))
         except ValueError as error:
             yield "default", str(error)
+    if not isinstance(data.get("$schema", ""), str):
+        yield "$schema", "it must be the address of a schema, for editors; it is not looked at"
     for key in ("rules", "tests"):
         if not isinstance(data.get(key, ()), (list, tuple)):
             yield key, f"it must be a list of tables ([[{key}]] in TOML)"
 
 
-def _rules(rows: object, level: Level, lines: KeyLines | None) -> tuple[tuple[PolicyRule, ...], list[Problem]]:
+def _rules(
+    rows: object, level: Level, lines: KeyLines | None
+) -> tuple[tuple[PolicyRule, ...], list[Problem], tuple[int, ...]]:
     rules: list[PolicyRule] = []
     numbers: list[int] = []
     problems: list[Problem] = []
@@ -222,7 +248,7 @@ def _rules(rows: object, level: Level, lines: KeyLines | None) -> tuple[tuple[Po
             numbers.append(number)
     for index, key, message in set_problems(rules, level):
         problems.append(located(numbers[index], rules[index], key, message, lines))
-    return tuple(rules), problems
+    return tuple(rules), problems, tuple(numbers)
 
 
 def _tests(rows: object, lines: KeyLines | None) -> tuple[tuple[RuleTest, ...], list[Problem]]:
