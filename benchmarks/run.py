@@ -17,12 +17,14 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from sandboxkit import AutoSandboxRouter, SandboxSpec, sync
+from sandboxkit import AuditEvent, AutoSandboxRouter, JsonlAudit, MemoryAudit, SandboxSpec, sync
+from sandboxkit.audit import AuditKey
 from sandboxkit.process import interpreter
 
 if TYPE_CHECKING:
@@ -33,6 +35,26 @@ ALLOWANCE_PYTHON = 1.5
 """Starts of a bare Python the library may take beyond bwrap: its in-box child is one."""
 ALLOWANCE_MS = 4.0
 IMPORT_LIMIT_MS = 60.0
+
+RECORD: dict[str, Any] = {
+    "pid": 4242,
+    "uid": 1000,
+    "command": "npm install express --save-dev",
+    "opaque": None,
+    "cwd": "/home/somebody/project",
+    "home": "/home/somebody",
+    "workspace_roots": ("/home/somebody/project",),
+    "action": "sandbox",
+    "reason": "it installs packages, whose scripts run",
+    "rules": ["builtin:npm.install"],
+    "rules_digest": "5e" * 32,
+    "spec": {"filesystem": {"write": ["/home/somebody/project"]}},
+    "outcome": "run",
+    "mode": "sandbox",
+    "backend": "bubblewrap",
+    "enforcement": {"limits.memory": "partial", "limits.cpu": "partial"},
+}
+"""A usual record of a decision."""
 
 FIRST_RUN = """
 import time
@@ -98,6 +120,30 @@ def rows(times: dict[str, list[float]]) -> list[Row]:
     return found
 
 
+def record_costs(directory: str, rounds: int) -> list[Row]:
+    """
+    What a record of a decision costs, beside the write of as many bytes.
+    """
+    event = AuditEvent("decided", uuid.uuid4().hex, time.time(), RECORD)
+    sink = JsonlAudit(os.path.join(directory, "audit.jsonl"))
+    keyed = JsonlAudit(os.path.join(directory, "keyed.jsonl"), key=AuditKey(os.urandom(32)))
+    ring = MemoryAudit()
+    sink.write(event)
+    with open(os.path.join(directory, "audit.jsonl"), "rb") as log, open(os.path.join(directory, "bare"), "ab") as bare:
+        line, fd = log.read(), bare.fileno()
+        return rows(
+            measured(
+                {
+                    "JsonlAudit.write": lambda: sink.write(event),
+                    "the same with a key": lambda: keyed.write(event),
+                    "MemoryAudit.write": lambda: ring.write(event),
+                    "bare write(2)": lambda: os.write(fd, line),
+                },
+                rounds * 10,
+            )
+        )
+
+
 def box_uid(spec: SandboxSpec) -> int | None:
     """
     The uid the library gives the command, where the caller is root.
@@ -151,13 +197,22 @@ def benchmark(rounds: int) -> dict[str, Any]:
             max(10, rounds // 4),
         )
     )
+    with tempfile.TemporaryDirectory() as directory:
+        records = record_costs(directory, rounds)
     ours, _, bwrap, bare_python, _ = (row.p50_ms for row in run)
     shares = {"bare bwrap": bwrap, "one start of python": bare_python, "everything else": ours - bwrap - bare_python}
     bars = [
         Bar("a run", ours, bwrap + ALLOWANCE_PYTHON * bare_python + ALLOWANCE_MS),
         Bar("the import", imports[0].p50_ms - imports[1].p50_ms, IMPORT_LIMIT_MS),
     ]
-    return {"run": run, "import": imports, "shares": shares, "bars": bars, "first_run_ms": float(first) * 1000}
+    return {
+        "run": run,
+        "import": imports,
+        "record": records,
+        "shares": shares,
+        "bars": bars,
+        "first_run_ms": float(first) * 1000,
+    }
 
 
 def show(found: dict[str, Any], rounds: int) -> None:
@@ -172,6 +227,10 @@ def show(found: dict[str, Any], rounds: int) -> None:
         for row in found[part]:
             print(f"{row.name:24}{row.p50_ms:10.2f}{row.p95_ms:10.2f}{row.ratio:8.2f}")
         print()
+    print(f"{'':24}{'p50 us':>10}{'p95 us':>10}{'ratio':>8}")
+    for row in found["record"]:
+        print(f"{row.name:24}{row.p50_ms * 1000:10.1f}{row.p95_ms * 1000:10.1f}{row.ratio:8.1f}")
+    print()
     total = found["run"][0].p50_ms
     print("a run is made of")
     for name, share in found["shares"].items():
@@ -192,7 +251,7 @@ def main() -> int:
     rounds = 20 if options.quick else 200
     found = benchmark(rounds)
     if options.json:
-        as_json = {name: [asdict(row) for row in found[name]] for name in ("run", "import", "bars")}
+        as_json = {name: [asdict(row) for row in found[name]] for name in ("run", "import", "record", "bars")}
         print(json.dumps({**found, **as_json, "rounds": rounds}, indent=2))
     else:
         show(found, rounds)

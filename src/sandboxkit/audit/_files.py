@@ -223,7 +223,7 @@ def _current(path: str) -> int:
         fd = open_to_read(path)
         try:
             lock(fd, path, fcntl.LOCK_SH)
-            if is_at(path, fd):
+            if is_at(path, os.fstat(fd)):
                 return fd
         except BaseException:
             os.close(fd)
@@ -231,12 +231,12 @@ def _current(path: str) -> int:
         os.close(fd)
 
 
-def is_at(path: str, fd: int) -> bool:
+def is_at(path: str, found: os.stat_result) -> bool:
     """
-    Whether *path* still names the open file.
+    Whether *path* still names the file that was *found* open.
     """
     try:
-        return place(os.lstat(path)) == place(os.fstat(fd))
+        return place(os.lstat(path)) == place(found)
     except FileNotFoundError:
         return False
 

@@ -163,8 +163,8 @@ class JsonlAudit:
         Raises:
             AuditError: The file cannot be read, or was written with another key.
         """
-        with self._locked() as fd:
-            head = self._end(fd, os.fstat(fd)).head or self._before().head
+        with self._locked() as (fd, found):
+            head = self._end(fd, found).head or self._before().head
         return None if head in (None, START) else head
 
     def write(self, event: AuditEvent) -> None:
@@ -175,13 +175,11 @@ class JsonlAudit:
             AuditError: It could not be appended, and the file is as it was; or the
                 record was appended and *anchor* failed.
         """
-        _, record = bounded(
-            event, self._secrets, max_field_chars=self._max_field_chars, max_record_bytes=MAX_RECORD_BYTES
-        )
+        record = bounded(event, self._secrets, max_field_chars=self._max_field_chars, max_record_bytes=MAX_RECORD_BYTES)
         head = None
         while head is None:  # a file that is full is renamed first
-            with self._locked() as fd:
-                head = self._written(fd, record, event.time)
+            with self._locked() as (fd, found):
+                head = self._written(fd, found, record, event.time)
         if self._anchor and head.sequence % self._anchor_every == 0:
             self._anchored(self._anchor, head)
 
@@ -198,11 +196,11 @@ class JsonlAudit:
     # -- the file that is called so, open and locked ----------------------------------
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[int]:
+    def _locked(self) -> Iterator[tuple[int, os.stat_result]]:
         try:
-            fd = self._current()
+            fd, found = self._current()
             try:
-                yield fd
+                yield fd, found
             finally:
                 os.close(fd)
         except AuditError:
@@ -210,32 +208,24 @@ class JsonlAudit:
         except OSError as exc:
             raise failure(self._path, exc) from exc
 
-    def _current(self) -> int:
+    def _current(self) -> tuple[int, os.stat_result]:
         while True:
-            fd = self._open()
+            fd = os.open(self._path, _FLAGS, 0o600)
             try:
                 lock(fd, self._path)
-                if is_at(self._path, fd):  # otherwise it was rotated while we waited
-                    return fd
+                found = os.fstat(fd)
+                check_private(self._path, found)
+                if is_at(self._path, found):  # otherwise it was rotated while we waited
+                    return fd, found
             except BaseException:
                 os.close(fd)
                 raise
             os.close(fd)
 
-    def _open(self) -> int:
-        fd = os.open(self._path, _FLAGS, 0o600)
-        try:
-            check_private(self._path, os.fstat(fd))
-        except AuditError:
-            os.close(fd)
-            raise
-        return fd
-
-    def _written(self, fd: int, record: bytes, time: float) -> Head | None:
+    def _written(self, fd: int, found: os.stat_result, record: bytes, time: float) -> Head | None:
         """
         The head after *record*; None where the file was full, and was renamed.
         """
-        found = os.fstat(fd)
         end = self._end(fd, found)
         if (
             self._rotation

@@ -4,14 +4,12 @@ Records kept in memory: the last so many.
 
 from __future__ import annotations
 
+import json
 from collections import deque
-from typing import TYPE_CHECKING
 
 from sandboxkit.audit._bounded import MAX_FIELD_CHARS, MAX_RECORD_BYTES, bounded
+from sandboxkit.model import AuditEvent
 from sandboxkit.secrets import SecretRegistry
-
-if TYPE_CHECKING:
-    from sandboxkit.model import AuditEvent
 
 __all__ = ["MemoryAudit"]
 
@@ -67,10 +65,11 @@ class MemoryAudit:
         """
         Keeps *event*, and drops the oldest where it is full.
         """
-        record, _ = bounded(
-            event, self._secrets, max_field_chars=self._max_field_chars, max_record_bytes=MAX_RECORD_BYTES
-        )
-        self._ring.append(record)
+        line = bounded(event, self._secrets, max_field_chars=self._max_field_chars, max_record_bytes=MAX_RECORD_BYTES)
+        record = json.loads(line)
+        kind, run_id, time = (record.pop(name) for name in ("kind", "run_id", "time"))
+        del record["schema"]
+        self._ring.append(AuditEvent(kind, run_id, time, record))
 
     def events(self) -> tuple[AuditEvent, ...]:
         """
