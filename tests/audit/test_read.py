@@ -93,7 +93,7 @@ async def _refused(self: object, task: object) -> object:
         ({"command": "ls " + "x" * 5000}, False),
         ({"command": "ls hunter2", "argv": ("ls", "hunter2")}, False),
         ({"command": "ls " + "x" * 4090, "argv": ("ls", "x" * 4090)}, True),
-        ({"command": "ls", "argv": ("x",) * 300}, False),
+        ({"command": "ls", "argv": ("x" * 30,) * 300}, False),
         ({"command": "ls", "reason": "hunter2"}, True),
         ({"command": "ls", "cwd": "/hunter2"}, False),
         ({"command": "ls", "workspace_roots": ("/w", "/hunter2")}, False),
