@@ -26,6 +26,11 @@ SHOWN = {
         "approval was declined",
         "not run, and not because of the command: program 'no-such-program'",
     ],
+    "approve.py": [
+        "> touch a\n  asked: makes files; answer: yes, always\n  exited with code 0\n> touch a\n  exited with code 0",
+        "answer: yes, session\n  not for good: 'sh' is a shell or an interpreter",
+        "kept for good: touch a, touch b",
+    ],
     "judge.py": [
         "right               accepted",
         "wrong               wrong answer on case 2",

@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sandboxkit import sync
-    from sandboxkit.approval import CallbackApprover
+    from sandboxkit.approval import (
+        CallbackApprover,
+        DenyApprover,
+        GrantStore,
+        RememberedGrant,
+        RememberingApprover,
+        TerminalApprover,
+        permit,
+    )
     from sandboxkit.audit import JsonlAudit, MemoryAudit
     from sandboxkit.backends import (
         Sandbox,
@@ -40,6 +48,8 @@ if TYPE_CHECKING:
         CommandTimeoutError,
         EnforcementError,
         FileAccessError,
+        GrantNotFoundError,
+        GrantStoreError,
         IsolationError,
         LaunchError,
         MissingExtraError,
@@ -57,6 +67,7 @@ if TYPE_CHECKING:
     )
     from sandboxkit.model import (
         Advice,
+        ApprovalOffer,
         ApprovalReply,
         ApprovalRequest,
         Approver,
@@ -67,8 +78,10 @@ if TYPE_CHECKING:
         EnvironmentPolicy,
         EvaluationContext,
         ExecResult,
+        Executable,
         FilesystemPolicy,
         Grade,
+        Grant,
         Limits,
         NetworkPolicy,
         PolicyAction,
@@ -78,6 +91,7 @@ if TYPE_CHECKING:
         RuleMatch,
         SandboxSpec,
         Termination,
+        ToolAction,
         Usage,
         Violation,
     )
@@ -88,6 +102,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Advice",
     "ApprovalError",
+    "ApprovalOffer",
     "ApprovalReply",
     "ApprovalRequest",
     "Approver",
@@ -104,15 +119,21 @@ __all__ = [
     "CommandFailedError",
     "CommandTimeoutError",
     "Control",
+    "DenyApprover",
     "Enforcement",
     "EnforcementError",
     "EnvironmentPolicy",
     "EvaluationContext",
     "ExecPolicy",
     "ExecResult",
+    "Executable",
     "FileAccessError",
     "FilesystemPolicy",
     "Grade",
+    "Grant",
+    "GrantNotFoundError",
+    "GrantStore",
+    "GrantStoreError",
     "IsolationError",
     "JsonlAudit",
     "LaunchError",
@@ -129,6 +150,8 @@ __all__ = [
     "ProcessPolicy",
     "ProgramNotExecutableError",
     "ProgramNotFoundError",
+    "RememberedGrant",
+    "RememberingApprover",
     "ResultError",
     "RouteResult",
     "RuleConstraints",
@@ -142,7 +165,9 @@ __all__ = [
     "SetupError",
     "ShutDownError",
     "SpecError",
+    "TerminalApprover",
     "Termination",
+    "ToolAction",
     "Usage",
     "Violation",
     "__version__",
@@ -151,6 +176,7 @@ __all__ = [
     "initialize_exec_policy",
     "list_sandbox_backends",
     "open_sandbox",
+    "permit",
     "register_sandbox_backend",
     "run",
     "sandbox_execute",
@@ -161,7 +187,15 @@ __all__ = [
 __version__: str
 
 _ROOMS = {
-    "approval": ("CallbackApprover",),
+    "approval": (
+        "CallbackApprover",
+        "DenyApprover",
+        "GrantStore",
+        "RememberedGrant",
+        "RememberingApprover",
+        "TerminalApprover",
+        "permit",
+    ),
     "audit": ("JsonlAudit", "MemoryAudit"),
     "backends": (
         "Sandbox",
@@ -174,6 +208,7 @@ _ROOMS = {
     ),
     "model": (
         "Advice",
+        "ApprovalOffer",
         "ApprovalReply",
         "ApprovalRequest",
         "Approver",
@@ -184,8 +219,10 @@ _ROOMS = {
         "EnvironmentPolicy",
         "EvaluationContext",
         "ExecResult",
+        "Executable",
         "FilesystemPolicy",
         "Grade",
+        "Grant",
         "Limits",
         "NetworkPolicy",
         "PolicyAction",
@@ -195,6 +232,7 @@ _ROOMS = {
         "RuleMatch",
         "SandboxSpec",
         "Termination",
+        "ToolAction",
         "Usage",
         "Violation",
     ),

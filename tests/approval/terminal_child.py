@@ -17,15 +17,14 @@ import anyio
 
 from sandboxkit.approval import TerminalApprover, decide
 from sandboxkit.errors import ApprovalError
-from sandboxkit.model import ApprovalOffer, ApprovalRequest, Grant, PolicyAction, PolicyEvaluation, SandboxSpec
-from sandboxkit.shell import parse
+from sandboxkit.model import ApprovalOffer, ApprovalRequest, Command, Grant, PolicyAction, PolicyEvaluation, SandboxSpec
 
 OPTIONS: dict[str, Any] = json.loads(sys.argv[1])
 
 
 def request(number: int) -> ApprovalRequest:
     text = OPTIONS.get("command", f"npm install x{number}")
-    evaluation = PolicyEvaluation(PolicyAction.ASK, "installs packages", parse(text))
+    evaluation = PolicyEvaluation(PolicyAction.ASK, "installs packages", Command(text, ()))
     spec = SandboxSpec.isolated()
     grant = Grant(text, "/tmp", (), spec, (), "f" * 64)
     offer = ApprovalOffer("sandbox", grant, tuple(OPTIONS.get("offer", ["once"])), {"always": "it says so"})

@@ -48,10 +48,10 @@ def _objections(grant: Grant, command: Command) -> Iterator[str]:
         yield "it would run without a box"
     if not grant.rules_digest:
         yield "the rules that ask are not named by a digest"
-    if command.opaque or command.functions or any(part.setting & _UNCERTAIN for part in command.parts):
-        yield "what it would run cannot be read to the end"
     for part in command.parts:
         yield from _objections_to(part, grant)
+    if command.opaque or command.functions or any(part.setting & _UNCERTAIN for part in command.parts):
+        yield "what it would run cannot be read to the end"
     for name in grant.not_found:
         yield f"{name!r} is no program on this machine, so there is no file to hold on to"
     yield from _misnamed(grant.executables[1:] if command.argv is None else grant.executables)
