@@ -39,11 +39,13 @@ class Unknown:
         known: The literal text it certainly begins with, often empty: with one that
             is not empty and no `-` at its beginning, the word cannot be an option.
         is_output: Whether a command's output is part of it.
+        printed: What that command prints, where the text says it.
     """
 
     doubt: Doubt
     known: str = ""
     is_output: bool = False
+    printed: str | None = None
 
 
 class Setting(IntFlag):
@@ -174,6 +176,13 @@ class SimpleCommand:
         The first word, or an empty string.
         """
         return self.argv[0] if self.argv else ""
+
+    def stands(self, setting: Setting) -> bool:
+        """
+        Whether it stands in any of *setting*.
+        """
+        # int's own operator: the one of flags takes microseconds.
+        return int.__and__(self.setting, setting) != 0
 
     @property
     def is_dynamic(self) -> bool:

@@ -4,25 +4,40 @@ Deciding: a command, a rule set and a context in, a `PolicyEvaluation` out. Pure
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from sandboxkit.model import EvaluationContext, Level, PolicyAction, PolicyEvaluation, RuleMatch
-from sandboxkit.policy._scan import MAX_COMMANDS, Finding, findings_in_argv, findings_in_text
+from sandboxkit.model import (
+    UNKNOWN,
+    Doubt,
+    EvaluationContext,
+    Level,
+    PartDecision,
+    PolicyAction,
+    PolicyEvaluation,
+    RuleMatch,
+    Setting,
+    Unknown,
+)
+from sandboxkit.policy._flows import flow_findings
+from sandboxkit.policy._numbers import with_parts
+from sandboxkit.policy._paths import located
 from sandboxkit.policy._subject import Subject
-from sandboxkit.shell import Fragment, fragments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from sandboxkit.model import Command, SandboxSpec
+    from sandboxkit.model import Command, Redirect, SandboxSpec, SimpleCommand
+    from sandboxkit.policy._floor import FloorRow
     from sandboxkit.policy._layer import Layer, RuleSet
     from sandboxkit.policy._match import CompiledRule
 
 __all__ = ["decide"]
 
 _NOWHERE = EvaluationContext()
+_SOME_FILE = Unknown(Doubt.VALUE)
+_NOT_FILES = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/full", "/dev/tty"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +53,30 @@ class _Hit:
 @dataclass(frozen=True, slots=True)
 class _Verdict:
     """
-    What the rules say about one part, the floor left out.
+    What the rules say about one act, the floor left out.
 
     Attributes:
+        subject: The act: a command, or what stands for an assignment or a redirection.
         action: The action.
         hits: Every rule that matched.
         winners: The rules of the deciding level and priority, and all of the project's.
         is_direct: Whether the built-in table lets the tool run outside a box.
+        otherwise: Why, where no rule decided.
     """
 
+    subject: Subject
     action: PolicyAction
     hits: tuple[_Hit, ...]
     winners: tuple[_Hit, ...]
     is_direct: bool
+    otherwise: str = "no rule matches it"
 
-    def matches(self, action: PolicyAction, part: int | None, span: tuple[int, int] | None) -> list[RuleMatch]:
+    def matches(self, action: PolicyAction, part: int, span: tuple[int, int] | None) -> Iterator[RuleMatch]:
         """
         The hits as the evaluation reports them, for a part that came out as *action*.
         """
-        return [
-            RuleMatch(
+        for hit in self.hits:
+            yield RuleMatch(
                 rule_id=hit.rule.rule.id,
                 level=hit.rule.level,
                 action=hit.action,
@@ -65,9 +84,8 @@ class _Verdict:
                 decided=hit.action is action and any(hit is winner for winner in self.winners),
                 part=part,
                 span=span,
+                words=self.subject.argv,
             )
-            for hit in self.hits
-        ]
 
 
 def decide(rules: RuleSet, command: Command, context: EvaluationContext | None) -> PolicyEvaluation:
@@ -77,102 +95,189 @@ def decide(rules: RuleSet, command: Command, context: EvaluationContext | None) 
     Each part is decided by the highest level with a match, within it by the highest
     priority, among equals by the strictest; the project's rules and the floor can
     then only make it stricter. Parts combine by `max`. An opaque command is at least
-    `sandbox`; the commands that can be seen in it may make it stricter.
+    `ask`; what can be seen in it can only make that stricter.
     """
-    context = context or _NOWHERE
     if command.unread:
-        reason = f"{command.opaque}, so it was not read and is denied; put it into a file and run that"
+        reason = f"denied: {command.opaque}, so it was not read; put it into a file and run that"
         return PolicyEvaluation(PolicyAction.DENY, reason, command, rules_digest=rules.digest)
-    if not command.is_plain:
-        return _opaque(rules, command, context)
-    return _plain(rules, command, context)
+    return _Decision(rules, command, with_parts(context or _NOWHERE, command)).evaluation()
 
 
-def _plain(rules: RuleSet, command: Command, context: EvaluationContext) -> PolicyEvaluation:
-    action = PolicyAction.ALLOW
-    matches: list[RuleMatch] = []
-    verdicts: list[_Verdict] = []
-    for index, part in enumerate(command.parts[:1]):
-        subject = Subject.of(part.argv, context)
-        verdict = _verdict(rules, subject)
-        findings = findings_in_argv(rules.floor, subject)
-        decided = PolicyAction.DENY if findings else verdict.action
-        matches += _floor_matches(findings, index, part.span)
-        matches += verdict.matches(decided, index, part.span)
-        verdicts.append(verdict)
-        action = max(action, decided)
-    return PolicyEvaluation(
-        action=action,
-        reason=_sentence(action, matches, "no rule matches it"),
-        command=command,
-        matches=tuple(matches),
-        is_direct=action is PolicyAction.ALLOW and command.is_plain and verdicts[0].is_direct,
-        max_timeout=_max_timeout(verdicts),
-        spec=_spec(verdicts),
-        rules_digest=rules.digest,
-    )
-
-
-def _opaque(rules: RuleSet, command: Command, context: EvaluationContext) -> PolicyEvaluation:
-    text = command.source or ""
-    whole = _verdict(rules, Subject.of(("bash", "-c", text), context))
-    action = max(PolicyAction.SANDBOX, whole.action)
-    seen: list[tuple[Fragment, _Verdict]] = []
-    for fragment in fragments(text)[:MAX_COMMANDS]:
-        for argv in _as_argvs(fragment):
-            verdict = _verdict(rules, Subject.of(argv, context))
-            # What is seen here may be no command at all, so it can only add strictness.
-            if verdict.action > PolicyAction.SANDBOX:
-                seen.append((fragment, verdict))
-                action = max(action, verdict.action)
-    findings = findings_in_text(rules.floor, text, context)
-    action = PolicyAction.DENY if findings else action
-    matches = _floor_matches(findings, None, None)
-    matches += whole.matches(action, None, (0, len(text)))
-    for fragment, verdict in seen:
-        matches += verdict.matches(action, None, fragment.span)
-    verdicts = [whole, *(verdict for _, verdict in seen)]
-    boxed = f"{command.opaque or 'it is for bash'}, so it can only run boxed through bash"
-    return PolicyEvaluation(
-        action=action,
-        reason=_sentence(action, matches if action > PolicyAction.SANDBOX else (), boxed),
-        command=command,
-        matches=tuple(matches),
-        max_timeout=_max_timeout(verdicts),
-        spec=_spec(verdicts),
-        rules_digest=rules.digest,
-    )
-
-
-def _as_argvs(fragment: Fragment) -> Iterator[tuple[str, ...]]:
+class _Decision:
     """
-    The commands that do what *fragment* does: assignments in front of a command are
-    the work of env, and redirections that of tee.
+    One command while it is decided.
     """
-    if fragment.assignments:
-        yield ("env", *fragment.assignments, *fragment.words)
-    if fragment.words:
-        yield fragment.words
-    if fragment.writes:
-        yield ("tee", *fragment.writes)
+
+    def __init__(self, rules: RuleSet, command: Command, context: EvaluationContext) -> None:
+        self._rules = rules
+        self._command = command
+        self._context = context
+        self._verdicts: list[_Verdict] = []
+        self._flows: dict[int, list[FloorRow]] = {}
+        for row, index in flow_findings(rules.floor, command):
+            self._flows.setdefault(index, []).append(row)
+
+    def evaluation(self) -> PolicyEvaluation:
+        command = self._command
+        parts = tuple(self._part(index, part) for index, part in enumerate(command.parts))
+        action = max((part.action for part in parts), default=PolicyAction.ALLOW)
+        reason = next((part.reason for part in parts if part.action is action), "")
+        if command.opaque is not None and action < PolicyAction.DENY:
+            action = PolicyAction.ASK
+            reason = f"needs approval: {command.opaque}"
+        is_direct = action is PolicyAction.ALLOW and command.is_plain and len(parts) == 1
+        return PolicyEvaluation(
+            action=action,
+            reason=reason or f"{_VERBS[action]}: it starts no program",
+            command=command,
+            parts=parts,
+            matches=tuple(match for part in parts for match in part.matches),
+            is_direct=is_direct and self._verdicts[0].is_direct,
+            max_timeout=_max_timeout(self._verdicts),
+            spec=_spec(self._verdicts),
+            rules_digest=self._rules.digest,
+        )
+
+    def _part(self, index: int, part: SimpleCommand) -> PartDecision:
+        context, moved = self._place(part)
+        verdicts = [self._verdict(part, act, context) for act in _acts(part)]
+        rows = [*self._floor(part, verdicts, context, moved=moved), *self._flows.get(index, ())]
+        action = max((verdict.action for verdict in verdicts), default=PolicyAction.ALLOW)
+        action, why = _adjusted(part, action)
+        if rows:
+            action, why = PolicyAction.DENY, ""
+        elif part.stands(Setting.SUSPECT):
+            # It may be no command at all, so only a denial counts.
+            verdicts = [verdict for verdict in verdicts if verdict.action is PolicyAction.DENY]
+            action = PolicyAction.DENY if verdicts else PolicyAction.ALLOW
+        self._verdicts += verdicts
+        matches = [*_floor_matches(rows, index, part)]
+        for verdict in verdicts:
+            matches += verdict.matches(action, index, part.span)
+        reason = _sentence(action, matches, why or _otherwise(verdicts, action))
+        notes = self._notes(verdicts) if action > PolicyAction.ALLOW else ()
+        return PartDecision(index, action, reason, tuple(matches), notes)
+
+    def _place(self, part: SimpleCommand) -> tuple[EvaluationContext, bool]:
+        """
+        Where the part starts, and whether that is another directory than the text's.
+        """
+        context = self._context
+        if part.stands(Setting.REMOTE):
+            return replace(context, cwd=None, workspace_roots=()), False
+        if part.cwd is None:
+            return context, False
+        path = None if UNKNOWN in part.cwd else located(part.cwd, context)
+        return replace(context, cwd=path), path != context.cwd
+
+    def _verdict(self, part: SimpleCommand, act: _Act, context: EvaluationContext) -> _Verdict:
+        subject = Subject(act.argv, context, unknown=act.unknown, own=act.own)
+        rules = self._rules
+        builtin = _hits(rules.builtin, subject)
+        user = _hits(rules.user, subject)
+        organisation = _hits(rules.organisation, subject)
+        project = _hits(rules.project, subject)
+        deciding = _deciding(organisation or user or builtin)
+        action = max((hit.action for hit in deciding), default=None)
+        otherwise = "no rule matches it"
+        if action is None:
+            action, otherwise = act.otherwise(rules.default)
+        if act.is_main and part.program in self._command.functions and builtin:
+            action, otherwise = max(action, PolicyAction.ASK), "a function takes the place of the program"
+            deciding = ()
+        action = max((action, *(hit.action for hit in project)))
+        is_direct = any(hit.rule.rule.direct and hit.action is PolicyAction.ALLOW for hit in builtin)
+        return _Verdict(
+            subject, action, (*builtin, *user, *organisation, *project), (*deciding, *project), is_direct, otherwise
+        )
+
+    def _floor(
+        self, part: SimpleCommand, verdicts: Sequence[_Verdict], context: EvaluationContext, *, moved: bool
+    ) -> Iterator[FloorRow]:
+        floor = self._rules.floor
+        for verdict in verdicts:
+            if verdict.subject.argv[0] != "env" or part.program == "env":
+                yield from floor.denials(verdict.subject, moved=moved)
+        for redirect in part.redirects:
+            if redirect.writes:
+                yield from floor.writes_to(redirect.target, context)
+
+    def _notes(self, verdicts: Iterable[_Verdict]) -> tuple[str, ...]:
+        """
+        Which built-in rules would have allowed an act, but for their constraints.
+        """
+        return tuple(
+            f"its arguments are not among those that {rule.rule.id} takes ({rule.rule.reason or rule.rule.name})"
+            for verdict in verdicts
+            for rule in self._rules.builtin.candidates(verdict.subject)
+            if rule.rule.action is PolicyAction.ALLOW and rule.objection(verdict.subject)
+        )
 
 
-def _verdict(rules: RuleSet, subject: Subject) -> _Verdict:
-    builtin = _hits(rules.builtin, subject)
-    user = _hits(rules.user, subject)
-    organisation = _hits(rules.organisation, subject)
-    project = _hits(rules.project, subject)
-    deciding = _deciding(organisation or user or builtin)
-    action = max((hit.action for hit in deciding), default=rules.default)
-    action = max((action, *(hit.action for hit in project)))
-    is_direct = any(hit.rule.rule.direct and hit.action is PolicyAction.ALLOW for hit in builtin)
-    return _Verdict(action, (*builtin, *user, *organisation, *project), (*deciding, *project), is_direct)
+@dataclass(frozen=True, slots=True)
+class _Act:
+    """
+    What a part does, as words that rules know: the command itself, `env NAME=value` for
+    an assignment, `tee FILE` and `cat FILE` for redirections.
+    """
+
+    argv: tuple[str, ...]
+    unknown: tuple[tuple[int, Unknown], ...] = ()
+    own: int | None = None
+    is_main: bool = False
+    is_harmless: bool = False
+    is_dynamic: bool = False
+
+    def otherwise(self, default: PolicyAction) -> tuple[PolicyAction, str]:
+        """
+        The action, and why, where no rule matches.
+        """
+        if self.is_harmless:
+            return PolicyAction.ALLOW, "it only sets a variable of the shell"
+        if self.is_dynamic:
+            what = "program it starts" if self.is_main else "file it writes to"
+            return max(default, PolicyAction.ASK), f"only the shell will know which {what}"
+        return default, "no rule matches it"
+
+
+def _acts(part: SimpleCommand) -> Iterator[_Act]:
+    if part.argv:
+        yield _Act(part.argv, part.unknown, part.own, is_main=True, is_dynamic=part.is_dynamic)
+    for assignment in part.assignments:
+        # A shell variable that no program sees is harmless unless a rule knows its name.
+        is_harmless = not assignment.is_exported
+        yield _Act(("env", f"{assignment.name}={assignment.value}"), is_harmless=is_harmless)
+    for redirect in part.redirects:
+        act = _redirected(redirect)
+        if act is not None:
+            yield act
+
+
+def _redirected(redirect: Redirect) -> _Act | None:
+    if redirect.is_text or redirect.target in _NOT_FILES:
+        return None
+    unknown = () if redirect.is_known else ((1, _SOME_FILE),)
+    if redirect.writes:
+        return _Act(("tee", redirect.target), unknown, is_dynamic=not redirect.is_known)
+    return _Act(("cat", redirect.target), unknown)
+
+
+def _adjusted(part: SimpleCommand, action: PolicyAction) -> tuple[PolicyAction, str]:
+    """
+    *action* as the part's surroundings make it stricter, and why.
+    """
+    if part.is_dynamic and action < PolicyAction.ASK:
+        return PolicyAction.ASK, "only the shell will know which program it starts"
+    if part.stands(Setting.FOREIGN) and action < PolicyAction.SANDBOX:
+        return PolicyAction.SANDBOX, "another shell than bash reads it, perhaps differently"
+    return action, ""
 
 
 def _hits(layer: Layer, subject: Subject) -> tuple[_Hit, ...]:
-    return tuple(
-        _Hit(rule, action) for rule in layer.candidates(subject) if (action := rule.action_on(subject)) is not None
-    )
+    candidates = layer.candidates(subject)
+    if not candidates:
+        return ()
+    return tuple(_Hit(rule, action) for rule in candidates if (action := rule.action_on(subject)) is not None)
 
 
 def _deciding(hits: Sequence[_Hit]) -> tuple[_Hit, ...]:
@@ -192,24 +297,22 @@ def _max_timeout(verdicts: Iterable[_Verdict]) -> float | None:
 
 
 def _spec(verdicts: Iterable[_Verdict]) -> SandboxSpec | None:
-    specs = [hit.rule.rule.spec for verdict in verdicts for hit in verdict.winners]
-    named = [spec for spec in specs if spec is not None]
+    named = [hit.rule.rule.spec for verdict in verdicts for hit in verdict.winners if hit.rule.rule.spec is not None]
     return reduce(lambda one, other: one.tighten(other), named) if named else None
 
 
-def _floor_matches(findings: Iterable[Finding], part: int | None, span: tuple[int, int] | None) -> list[RuleMatch]:
-    return [
-        RuleMatch(
-            rule_id=finding.row.id,
+def _floor_matches(rows: Iterable[FloorRow], index: int, part: SimpleCommand) -> Iterator[RuleMatch]:
+    for row in {row.id: row for row in rows}.values():
+        yield RuleMatch(
+            rule_id=row.id,
             level=Level.FLOOR,
             action=PolicyAction.DENY,
-            reason=finding.row.reason,
+            reason=row.reason,
             decided=True,
-            part=part,
-            span=span or finding.span,
+            part=index,
+            span=part.span,
+            words=part.argv,
         )
-        for finding in findings
-    ]
 
 
 def _reason(hit: _Hit) -> str:
@@ -217,6 +320,10 @@ def _reason(hit: _Hit) -> str:
     if hit.action is not rule.action:
         return f"it bears the name of a listed tool, but is not the one in the trusted directories ({rule.id} allows that one)"
     return rule.reason or rule.name
+
+
+def _otherwise(verdicts: Iterable[_Verdict], action: PolicyAction) -> str:
+    return next((verdict.otherwise for verdict in verdicts if verdict.action is action), "no rule matches it")
 
 
 _VERBS = {

@@ -86,7 +86,7 @@ def _problem(compiled: CompiledRule, example: str | tuple[str, ...], *, expected
         why = command.opaque or "it takes a shell to read"
         return f"an example is plain words, but {why}; write it as a list of words, or put it among the [[tests]]"
     # What the rule says about an impostor is not what it says about its tool.
-    matches = compiled.action_on(Subject.of(command.parts[0].argv, EXAMPLE_CONTEXT)) is compiled.rule.action
+    matches = compiled.action_on(Subject(command.parts[0].argv, EXAMPLE_CONTEXT)) is compiled.rule.action
     if matches is expected:
         return None
     return "the rule does not match it" if expected else "the rule matches it"

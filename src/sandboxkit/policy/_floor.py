@@ -4,27 +4,31 @@ The floor: what is denied whatever the rules say.
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from sandboxkit.model import EvaluationContext
 from sandboxkit.policy._arguments import ArgumentSet, is_option
 from sandboxkit.policy._digest import digest_of
 from sandboxkit.policy._glob import glob_pattern
 from sandboxkit.policy._paths import path_candidates
 from sandboxkit.policy._places import PlaceRow, Places
-from sandboxkit.policy._subject import program_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from sandboxkit.model import EvaluationContext
+    from sandboxkit.model import SimpleCommand
+    from sandboxkit.policy._subject import Subject
 
 __all__ = ["Floor", "FloorRow", "FloorRule", "FloorTable", "Programs"]
 
 
+_NOWHERE = EvaluationContext()
+_GLOB = re.compile(r"[*?\[]")
 _GIVEN_PATTERN = ArgumentSet.of(["-e", "-f", "--regexp", "--file", "--expression", "--files"])
 
 
@@ -53,12 +57,17 @@ class FloorRow(_Row):
     """Some argument names a path of this class."""
     writes: str = ""
     """Some output redirection goes to a path of this class."""
-    sources: Literal["", "downloaders", "decoders"] = ""
-    """What it executes comes from a program of this group, through a pipe, a substitution or a file."""
-    limit: bool = False
-    """It carries more commands, or more text within text, than are read."""
-    text: tuple[str, ...] = ()
-    """Some of these patterns is in the text that a shell would read."""
+    sources: Literal["", "downloaders", "decoders", "tellers", "shells"] = ""
+    """
+    For `downloaders` and `decoders`: what it executes comes from a program of this
+    group, through a pipe, a substitution or a file. For the others: what it receives.
+    """
+    carries_output: bool = False
+    """A command's output is a part of a name among its arguments."""
+    structure: Literal["", "recursion", "endless"] = ""
+    """How the command stands in its text: a function that starts itself, a loop without end."""
+    code: tuple[str, ...] = ()
+    """Some argument, code of another language than the shell's, holds one of these patterns."""
     match: tuple[str | tuple[str, ...], ...] = ()
     """Commands the row denies."""
     not_match: tuple[str | tuple[str, ...], ...] = ()
@@ -73,8 +82,8 @@ class FloorRow(_Row):
             or self.operands
             or self.writes
             or self.sources
-            or self.limit
-            or self.text
+            or self.structure
+            or self.code
         ):
             raise ValueError("a row of the floor has at least one condition")
         return self
@@ -91,14 +100,12 @@ class Programs(_Row):
     """Builtins that execute their arguments as text."""
     interpreters: frozenset[str]
     """They execute a language of their own."""
-    wrappers: frozenset[str]
-    """They execute another program named in their arguments."""
     downloaders: frozenset[str]
     """They write what they fetched."""
     decoders: frozenset[str]
     """They turn unreadable text into readable text."""
-    subscripts: frozenset[str]
-    """Builtins that execute substitutions in the subscript of a quoted array name."""
+    tellers: frozenset[str]
+    """They print what only the user's session knows."""
     pattern_first: frozenset[str]
     """Their first operand is a pattern, not a path."""
 
@@ -108,13 +115,6 @@ class Programs(_Row):
         Everything that executes what it reads.
         """
         return self.shells | self.evaluators | self.interpreters
-
-    @property
-    def carriers(self) -> frozenset[str]:
-        """
-        Everything whose arguments may hold another command.
-        """
-        return self.executors | self.wrappers | self.subscripts
 
 
 class FloorTable(_Row):
@@ -136,7 +136,7 @@ class FloorRule:
     row: FloorRow
     options: tuple[ArgumentSet, ...]
     arguments: tuple[re.Pattern[str], ...]
-    text: tuple[re.Pattern[str], ...]
+    code: tuple[re.Pattern[str], ...]
 
     @classmethod
     def of(cls, row: FloorRow) -> FloorRule:
@@ -147,7 +147,7 @@ class FloorRule:
             row=row,
             options=tuple(ArgumentSet.of(group) for group in row.options),
             arguments=tuple(glob_pattern(glob) for glob in row.arguments),
-            text=tuple(re.compile(pattern) for pattern in row.text),
+            code=tuple(re.compile(pattern) for pattern in row.code),
         )
 
     @property
@@ -155,7 +155,8 @@ class FloorRule:
         """
         Whether the row can be answered from the words of one command.
         """
-        return bool(self.row.programs or self.row.operands or self.row.arguments) and not self.row.sources
+        row = self.row
+        return not (row.sources or row.carries_output or row.structure or row.writes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,18 +168,24 @@ class Floor:
         rows: Every row.
         by_program: The rows about argv, under each of their programs.
         general: The rows about argv that take any program.
+        writes: The rows about redirections.
+        flows: The rows about what a part receives, under each of their programs.
+        executed: The rows about what is executed.
+        structures: The rows about how a part stands in its text.
         places: The classes of paths.
         programs: The groups of programs.
-        carriers: The programs whose arguments may hold another command.
         digest: Names the content (sha256, hex).
     """
 
     rows: tuple[FloorRule, ...]
     by_program: Mapping[str, tuple[FloorRule, ...]]
     general: tuple[FloorRule, ...]
+    writes: tuple[FloorRule, ...]
+    flows: Mapping[str, tuple[FloorRule, ...]]
+    executed: tuple[FloorRule, ...]
+    structures: tuple[FloorRule, ...]
     places: Mapping[str, Places]
     programs: Programs
-    carriers: frozenset[str]
     digest: str
 
     @classmethod
@@ -187,55 +194,65 @@ class Floor:
         *table*, indexed.
         """
         rows = tuple(FloorRule.of(row) for row in table.floor)
-        index: dict[str, list[FloorRule]] = {}
-        for rule in rows:
-            for program in rule.row.programs if rule.is_about_argv else ():
-                index.setdefault(program, []).append(rule)
+        own = [rule for rule in rows if rule.is_about_argv]
+        executed = tuple(rule for rule in rows if rule.row.sources in ("downloaders", "decoders"))
+        received = [rule for rule in rows if rule.row.programs and (rule.row.sources or rule.row.carries_output)]
+        executors = [(name, rule) for name in table.programs.executors for rule in executed]
         return cls(
             rows=rows,
-            by_program={program: tuple(found) for program, found in index.items()},
-            general=tuple(rule for rule in rows if rule.is_about_argv and not rule.row.programs),
+            by_program=_indexed((name, rule) for rule in own for name in rule.row.programs),
+            general=tuple(rule for rule in own if not rule.row.programs),
+            writes=tuple(rule for rule in rows if rule.row.writes),
+            flows=_indexed([*executors, *((name, rule) for rule in received for name in rule.row.programs)]),
+            executed=executed,
+            structures=tuple(rule for rule in rows if rule.row.structure),
             places={row.name: Places.of(row) for row in table.places},
             programs=table.programs,
-            carriers=table.programs.carriers,
             digest=digest_of(_sorted(table.model_dump(mode="json"))),
         )
 
-    def is_carrier(self, word: str) -> bool:
+    def denials(self, subject: Subject, *, moved: bool = False) -> Iterator[FloorRow]:
         """
-        Whether the program *word* names may execute a command in its arguments; a
-        version at the end of its name does not matter.
-        """
-        name = program_name(word)[1]
-        return name in self.carriers or name.rstrip("0123456789.") in self.carriers
+        The rows that deny *subject* for its own words.
 
-    def denials(self, argv: tuple[str, ...], context: EvaluationContext, *, moved: bool = False) -> Iterator[FloorRow]:
+        Args:
+            subject: The command.
+            moved: Whether the directory has changed since the text began.
         """
-        The rows that deny *argv* for its own words, not for commands within them.
-        """
-        name = program_name(argv[0])[1]
+        argv = subject.argv
         arguments = argv[1:]
-        for rule in (*self.by_program.get(name, ()), *self.general):
-            if name not in rule.row.except_programs and _applies(rule, arguments):
-                named = _without_pattern(arguments) if name in self.programs.pattern_first else arguments
-                if self._names_place(rule, named, context, moved=moved):
-                    yield rule.row
+        for name in self._candidates(subject):
+            for rule in (*self.by_program.get(name, ()), *self.general):
+                if name not in rule.row.except_programs and _applies(rule, arguments):
+                    named = _without_pattern(arguments) if name in self.programs.pattern_first else arguments
+                    if self._names_place(rule, named, subject.context, moved=moved):
+                        yield rule.row
 
-    def in_text(self, text: str) -> Iterator[FloorRow]:
+    def _candidates(self, subject: Subject) -> Sequence[str]:
         """
-        The rows with a pattern that is in *text*.
+        The programs the first word may stand for: more than one where it is a pattern.
         """
-        for rule in self.rows:
-            if any(pattern.search(text) for pattern in rule.text):
-                yield rule.row
+        name = subject.name
+        if not _GLOB.search(name) or name in ("[", "[["):
+            return (name,)
+        return [program for program in self.by_program if fnmatch.fnmatchcase(program, name)]
 
     def writes_to(self, target: str, context: EvaluationContext) -> Iterator[FloorRow]:
         """
         The rows that deny an output redirection to *target*.
         """
-        for rule in self.rows:
-            if rule.row.writes and self.places[rule.row.writes].holds(target, context):
+        for rule in self.writes:
+            if self.places[rule.row.writes].holds(target, context):
                 yield rule.row
+
+    def tells(self, part: SimpleCommand) -> bool:
+        """
+        Whether *part* names a file that often holds secrets.
+        """
+        named = [word for word in part.argv[1:] if _is_path(word)]
+        named += (redirect.target for redirect in part.redirects if not redirect.is_text)
+        places = self.places["secrets"], self.places["credentials"]
+        return any(place.holds(path, _NOWHERE) for path in named for place in places)
 
     def _names_place(
         self, rule: FloorRule, arguments: tuple[str, ...], context: EvaluationContext, *, moved: bool
@@ -249,7 +266,16 @@ class Floor:
 def _applies(rule: FloorRule, arguments: tuple[str, ...]) -> bool:
     if not all(group.touches(arguments) for group in rule.options):
         return False
+    if rule.code and not any(pattern.search(argument) for pattern in rule.code for argument in arguments):
+        return False
     return not rule.arguments or any(glob.fullmatch(argument) for glob in rule.arguments for argument in arguments)
+
+
+def _indexed(pairs: Iterable[tuple[str, FloorRule]]) -> dict[str, tuple[FloorRule, ...]]:
+    index: dict[str, tuple[FloorRule, ...]] = {}
+    for name, rule in pairs:
+        index[name] = (*index.get(name, ()), rule)
+    return index
 
 
 def _is_path(candidate: str) -> bool:

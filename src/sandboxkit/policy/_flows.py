@@ -1,151 +1,227 @@
 """
-Who executes whose output, as far as a rough reading shows it.
+What goes from one command of a text to another: who executes, or sends, whose output.
 """
 
 from __future__ import annotations
 
 import posixpath
+import re
 from typing import TYPE_CHECKING
 
-from sandboxkit.shell import PLACEHOLDER, Fragment
+from sandboxkit.model import UNKNOWN, Setting
+from sandboxkit.policy._subject import program_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sandboxkit.policy._floor import Programs
+    from sandboxkit.model import Command, SimpleCommand
+    from sandboxkit.policy._floor import Floor, FloorRow
 
-__all__ = ["Flows"]
+__all__ = ["flow_findings"]
 
 _MAX_PIPE = 12
 _STDIN = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+_LONG_CODE = ("--eval", "--command", "--execute", "--print")
+_VERSION = re.compile(r"[-.0-9]+$")
 
 
-class Flows:
+def flow_findings(floor: Floor, command: Command) -> list[tuple[FloorRow, int]]:
     """
-    The pipes, substitutions and downloaded files between fragments of one text.
+    The rows of the floor about flows and structure that *command* falls under, each
+    with the index of the part.
     """
+    if len(command.parts) < 2:
+        return []
+    return list(_Flows(floor, command).findings())
 
-    def __init__(self, found: tuple[Fragment, ...], programs: Programs) -> None:
-        self._found = found
-        self._programs = programs
-        self._children: dict[int, list[int]] = {}
+
+class _Flows:
+    def __init__(self, floor: Floor, command: Command) -> None:
+        self._floor = floor
+        self._parts = command.parts
+        self._functions = command.functions
+        self._names = [_name(part) for part in command.parts]
+        self._started: dict[int, list[int]] = {}
+        self._inside: dict[int, list[int]] = {}
         self._downloads: dict[str, int] = {}
-        for index, fragment in enumerate(found):
-            if fragment.inside is not None:
-                self._children.setdefault(fragment.inside, []).append(index)
-            if "downloaders" in self.groups(index):
-                self._note_download(index, fragment)
+        for index, part in enumerate(self._parts):
+            if part.outer is not None:
+                self._started.setdefault(part.outer, []).append(index)
+            if part.inside is not None:
+                self._inside.setdefault(part.inside, []).append(index)
+            if self._names[index] in floor.programs.downloaders:
+                self._note_download(index, part)
 
-    def _note_download(self, index: int, fragment: Fragment) -> None:
-        for word in (*fragment.words[1:], *fragment.writes):
+    def findings(self) -> Iterator[tuple[FloorRow, int]]:
+        for index, part in enumerate(self._parts):
+            name = self._names[index]
+            for rule in self._floor.flows.get(name) or self._floor.flows.get(_VERSION.sub("", name), ()):
+                if self._applies(rule.row, index):
+                    yield rule.row, index
+            for rule in self._floor.structures:
+                if self._is_shaped(rule.row.structure, index, part):
+                    yield rule.row, index
+            if "/" in part.program and self._downloaded(part.program, index):
+                yield from ((rule.row, index) for rule in self._floor.executed if rule.row.sources == "downloaders")
+
+    def _applies(self, row: FloorRow, index: int) -> bool:
+        """
+        Whether *row* is about what flows into the part.
+        """
+        if row.carries_output:
+            return any(
+                unknown.is_output and "." in self._parts[index].argv[place].rpartition(UNKNOWN)[2]
+                for place, unknown in self._parts[index].unknown
+            )
+        group = row.sources
+        if group in ("downloaders", "decoders"):
+            return any(self._belongs(source, group) for source in self._executed(index))
+        return any(self._belongs(source, group) for source in self._received(index))
+
+    def _belongs(self, index: int, group: str) -> bool:
+        programs, part, name = self._floor.programs, self._parts[index], self._names[index]
+        if group == "tellers":
+            return name in programs.tellers or self._floor.tells(part)
+        if group == "shells":
+            return name in programs.shells and any(
+                word.startswith("-") and "i" in word and not word.startswith("--") for word in part.argv[1:]
+            )
+        return name in getattr(programs, group)
+
+    # Structure
+
+    def _is_shaped(self, structure: str, index: int, part: SimpleCommand) -> bool:
+        if structure == "endless":
+            return part.stands(Setting.ENDLESS) and part.stands(Setting.BACKGROUND)
+        is_doubled = part.stands(Setting.PIPELINE) or part.stands(Setting.BACKGROUND)
+        if part.function is not None and part.program in self._functions:
+            return is_doubled and self._calls(part.program, part.function)
+        # $0 in the background of the text a shell was handed is that text once more.
+        return (
+            part.stands(Setting.BACKGROUND)
+            and part.stands(Setting.TEXT)
+            and part.is_dynamic
+            and self._names[index] in self._floor.programs.shells
+        )
+
+    def _calls(self, caller: str, function: str) -> bool:
+        """
+        Whether *caller* is *function*, or calls it in the end.
+        """
+        seen, waiting = set[str](), [caller]
+        while waiting:
+            name = waiting.pop()
+            if name == function:
+                return True
+            if name not in seen:
+                seen.add(name)
+                waiting += (
+                    part.program for part in self._parts if part.function == name and part.program in self._functions
+                )
+        return False
+
+    # What is executed
+
+    def _executed(self, index: int) -> Iterator[int]:
+        """
+        The parts whose output the part executes.
+        """
+        part = self._parts[index]
+        if _is_named(self._names[index], self._floor.programs.executors):
+            script = self._script(part, self._names[index])
+            if script is None or part.argv[script] in _STDIN:
+                yield from self._received(index)
+            else:
+                if any(place == script and unknown.is_output for place, unknown in part.unknown):
+                    yield from self._substituted(index)
+                yield from self._downloaded(part.argv[script], index)
+                if self._names[index] in self._floor.programs.evaluators:
+                    yield from self._substituted(index)
+
+    def _script(self, part: SimpleCommand, name: str) -> int | None:
+        """
+        The index of the word that is code or names the file with it, or None where the
+        part reads it from standard input.
+        """
+        argv = part.argv
+        if name in self._floor.programs.evaluators:
+            return 1 if len(argv) > 1 else None
+        letters = "c" if name in self._floor.programs.shells else "ceEr"
+        for place, word in enumerate(argv[1:], 1):
+            if word.startswith("--"):
+                if word.partition("=")[0] in _LONG_CODE:
+                    return place if "=" in word else min(place + 1, len(argv) - 1)
+            elif len(word) > 1 and word[0] in "-+":
+                if word[0] == "-" and not set(letters).isdisjoint(word[1:]):
+                    return min(place + 1, len(argv) - 1)
+                if word[1:] == "m":
+                    return place
+            else:
+                return place
+        return None
+
+    def _received(self, index: int) -> Iterator[int]:
+        """
+        Everything upstream of the part in its pipeline, and what is substituted there.
+        """
+        yield from self._substituted(index)
+        waiting, seen = [*self._parts[index].reads_from], set[int]()
+        while waiting and len(seen) < _MAX_PIPE:
+            source = waiting.pop()
+            if source in seen:
+                continue
+            seen.add(source)
+            yield from self._family(source)
+            yield from self._substituted(source)
+            waiting += self._parts[source].reads_from
+
+    def _family(self, index: int) -> Iterator[int]:
+        yield index
+        for started in self._started.get(index, ()):
+            yield from self._family(started)
+
+    def _substituted(self, index: int) -> Iterator[int]:
+        """
+        The parts in substitutions in the words of the part, or of what started it.
+        """
+        while True:
+            for child in self._inside.get(index, ()):
+                yield from self._family(child)
+                yield from self._substituted(child)
+            outer = self._parts[index].outer
+            if outer is None or self._parts[index].stands(Setting.TEXT):
+                return
+            index = outer
+
+    # Files that were downloaded
+
+    def _note_download(self, index: int, part: SimpleCommand) -> None:
+        targets = [redirect.target for redirect in part.redirects if redirect.writes]
+        for source, other in enumerate(self._parts):
+            if index in other.reads_from and self._names[source] == "tee":
+                targets += other.argv[1:]
+        for word in (*part.argv[1:], *targets):
             # The file may be attached to its option, as in -o/tmp/x, or be named by
             # the last part of the address.
             names = (posixpath.basename(word),) if "://" in word else (word, word.lstrip("-sSoO"))
             for name in names:
                 self._downloads.setdefault(_here(name), index)
 
-    def groups(self, index: int) -> tuple[str, ...]:
+    def _downloaded(self, name: str, index: int) -> tuple[int, ...]:
         """
-        The groups of sources the fragment belongs to.
+        The part before *index* that downloads the file *name*.
         """
-        words = self._leading(self._found[index].words)
-        names = frozenset().union(*map(_names, words))
-        return tuple(
-            group for group in ("downloaders", "decoders") if not names.isdisjoint(getattr(self._programs, group))
-        )
-
-    def is_shell(self, index: int) -> bool:
-        """
-        Whether the fragment executes shell text.
-        """
-        executor = self._executor(self._found[index].words)
-        return executor is not None and not _names(executor[0]).isdisjoint(
-            self._programs.shells | self._programs.evaluators
-        )
-
-    def sources(self, index: int) -> tuple[int, ...]:
-        """
-        The fragments whose output this one executes.
-        """
-        return tuple(dict.fromkeys(self._sources(index)))
-
-    def _sources(self, index: int) -> Iterator[int]:
-        fragment = self._found[index]
-        if not fragment.words:
-            return
-        if "/" in fragment.words[0]:
-            yield from self._download(fragment.words[0], index)
-        executor = self._executor(fragment.words)
-        if executor is None:
-            return
-        script = self._script(executor)
-        if script is None or script in _STDIN:
-            yield from self._upstream(index)
-        elif PLACEHOLDER in script:
-            for child in self._children.get(index, ()):
-                yield child
-                yield from self._upstream(child)
-        yield from self._download(script or "", index)
-
-    def _download(self, name: str, index: int) -> Iterator[int]:
-        """
-        The fragment before *index* that downloads the file *name*.
-        """
-        source = self._downloads.get(_here(name))
-        if name and source is not None and source < index:
-            yield source
-
-    def _upstream(self, index: int) -> Iterator[int]:
-        for _ in range(_MAX_PIPE):
-            source = self._found[index].reads_from
-            if source is None:
-                return
-            yield source
-            yield from self._children.get(source, ())
-            index = source
-
-    def _leading(self, words: tuple[str, ...]) -> tuple[str, ...]:
-        """
-        The program; behind a wrapper every word, as each may be the program.
-        """
-        return words if words and not _names(words[0]).isdisjoint(self._programs.wrappers) else words[:1]
-
-    def _executor(self, words: tuple[str, ...]) -> tuple[str, ...] | None:
-        """
-        The words from the program on that executes what it reads.
-        """
-        for place, word in enumerate(self._leading(words)):
-            if not _names(word).isdisjoint(self._programs.executors):
-                return words[place:]
-        return None
-
-    def _script(self, words: tuple[str, ...]) -> str | None:
-        """
-        What the executor executes: the code given to it, or the file, or None where
-        it is standard input.
-        """
-        names = _names(words[0])
-        if not names.isdisjoint(self._programs.evaluators):
-            return " ".join(words[1:])
-        code_letters = "c" if not names.isdisjoint(self._programs.shells) else "ceEmrnp"
-        for place, word in enumerate(words[1:], 1):
-            if word.startswith("--") and word.partition("=")[0] not in ("--eval", "--command", "--execute", "--print"):
-                continue
-            if len(word) > 1 and word[0] in "-+":
-                if word.startswith("--") or not set(code_letters).isdisjoint(word[1:]):
-                    return " ".join(words[place:])
-                continue
-            return word
-        return None
+        source = self._downloads.get(_here(name)) if name else None
+        return () if source is None or source >= index else (source,)
 
 
 def _here(name: str) -> str:
     return name.removeprefix("./")
 
 
-def _names(word: str) -> frozenset[str]:
-    """
-    The program *word* names, with and without a version at its end.
-    """
-    name = posixpath.basename(word).lower()
-    return frozenset((name, name.rstrip("0123456789.") or name))
+def _name(part: SimpleCommand) -> str:
+    return program_name(part.argv[0])[1] if part.argv else ""
+
+
+def _is_named(name: str, group: frozenset[str]) -> bool:
+    return name in group or _VERSION.sub("", name) in group

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 from sandboxkit.errors import CommandError, PolicyError
 from sandboxkit.model import Level, PolicyAction
-from sandboxkit.policy._builtin import builtin_floor
 from sandboxkit.policy._examples import floor_denies
 from sandboxkit.policy._load import read_file
 from sandboxkit.policy._match import CompiledRule
 from sandboxkit.policy._numbers import COUNTED
 from sandboxkit.policy._problems import Problem, located
 from sandboxkit.policy._shadow import covers
-from sandboxkit.policy._subject import program_name
+from sandboxkit.shell import starts_others
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -128,8 +127,7 @@ def _breadth(compiled: CompiledRule) -> Iterator[tuple[str, str, str]]:
 
 
 def _carriers(compiled: CompiledRule) -> list[str]:
-    floor = builtin_floor()
-    return sorted(word for word in compiled.prefix[0] if floor.is_carrier(program_name(word)[1]))
+    return sorted(word for word in compiled.prefix[0] if starts_others(word))
 
 
 def _floored(rule: PolicyRule) -> Iterator[tuple[str, str, str]]:

@@ -17,7 +17,7 @@ from sandboxkit.policy._regex import LinearRegex
 from sandboxkit.policy._subject import Place
 
 if TYPE_CHECKING:
-    from sandboxkit.model import EvaluationContext
+    from sandboxkit.model import EvaluationContext, Unknown
     from sandboxkit.policy._rule import PolicyRule, RuleConstraints
     from sandboxkit.policy._subject import Subject
 
@@ -49,7 +49,9 @@ class Constraints:
         *given* compiled, or None where it never keeps a rule from applying.
         """
         compiled = cls(
-            allowed=None if given.allowed_arguments is None else ArgumentSet.of(given.allowed_arguments),
+            allowed=None
+            if given.allowed_arguments is None
+            else ArgumentSet.of(given.allowed_arguments, takes_unknown=given.unknown_arguments),
             denied=ArgumentSet.of(given.denied_arguments) if given.denied_arguments else None,
             max_operands=given.max_operands,
             allowed_directories=given.allowed_directories,
@@ -58,14 +60,23 @@ class Constraints:
         )
         return None if compiled == cls(None, None, None, (), ()) else compiled
 
-    def hold(self, arguments: tuple[str, ...], context: EvaluationContext, *, is_strict: bool) -> bool:
+    def hold(
+        self,
+        arguments: tuple[str, ...],
+        context: EvaluationContext,
+        *,
+        is_strict: bool,
+        unknown: tuple[tuple[int, Unknown], ...] = (),
+    ) -> bool:
         """
         Whether the rule applies to *arguments*. What cannot be known is answered
         with *is_strict*: a strict rule then applies, a loose one does not.
         """
-        if self.allowed is not None and not self.allowed.admits(arguments, self.max_operands):
+        if self.allowed is not None and not self.allowed.admits(
+            arguments, self.max_operands, unknown, in_doubt=is_strict
+        ):
             return False
-        if self.denied is not None and self.denied.touches(arguments):
+        if self.denied is not None and self.denied.touches(arguments, unknown, in_doubt=not is_strict):
             return False
         for name, bound in self.more_than:
             exceeded = exceeds(name, bound, arguments, context)
@@ -151,15 +162,33 @@ class CompiledRule:
             return None
         if self._is_impostor(subject):
             return PolicyAction.ASK if self.level is Level.BUILTIN and self.rule.action is PolicyAction.ALLOW else None
-        arguments = subject.argv[len(self.prefix) or 1 :]
-        if self.constraints and not self.constraints.hold(arguments, subject.context, is_strict=self.is_strict):
+        if self.constraints and not self._holds(subject):
             return None
         return self.rule.action
+
+    def objection(self, subject: Subject) -> bool:
+        """
+        Whether only the rule's constraints keep it from applying to *subject*.
+        """
+        return (
+            self.constraints is not None
+            and self._matches(subject)
+            and not self._is_impostor(subject)
+            and not self._holds(subject)
+        )
+
+    def _holds(self, subject: Subject) -> bool:
+        start = len(self.prefix) or 1
+        arguments = subject.argv[start : subject.own]
+        unknown = tuple((index - start, doubt) for index, doubt in subject.unknown if start <= index < subject.own)
+        return self.constraints is None or self.constraints.hold(
+            arguments, subject.context, is_strict=self.is_strict, unknown=unknown
+        )
 
     def _matches(self, subject: Subject) -> bool:
         if self.pattern is None:
             return self._has_prefix(subject)
-        texts = subject.texts
+        texts = subject.texts if self.is_strict else subject.certain_texts
         if not self.is_strict and subject.place is Place.ELSEWHERE:
             texts = texts[:1]
         return any(self.pattern.fullmatch(text) for text in texts)
@@ -169,6 +198,8 @@ class CompiledRule:
         if len(argv) < len(self.prefix):
             return False
         if subject.name not in self.prefix[0] and argv[0] not in self.prefix[0]:
+            return False
+        if not self.is_strict and not subject.knows(len(self.prefix)):
             return False
         return all(word in words for word, words in zip(argv[1:], self.prefix[1:], strict=False))
 

@@ -5,15 +5,15 @@ One simple command as the rules look at it.
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
+from sandboxkit.model import UNKNOWN
 from sandboxkit.policy._paths import normal
 from sandboxkit.shell import quote
 
 if TYPE_CHECKING:
-    from sandboxkit.model import EvaluationContext
+    from sandboxkit.model import EvaluationContext, Unknown
 
 __all__ = ["Place", "Subject", "program_name"]
 
@@ -31,36 +31,74 @@ class Place(Enum):
     """Any other path, and a name only a careless file system would find."""
 
 
-@dataclass(frozen=True, slots=True)
 class Subject:
     """
     A simple command with its program told apart.
 
     Attributes:
-        argv: The words.
+        argv: The words, as far as they are known.
+        unknown: What is not known about them, by index.
+        own: How many of them are the program's own; the rest is another command.
         name: The program's name, as of `program_name`.
         place: Whether that name can be taken at its word.
-        texts: The canonical texts: as written, and with the bare name where it was
-            something else.
         context: Where the command would run.
     """
 
-    argv: tuple[str, ...]
-    name: str
-    place: Place
-    texts: tuple[str, ...]
-    context: EvaluationContext
+    __slots__ = ("_certain", "_texts", "argv", "context", "name", "own", "place", "unknown")
 
-    @classmethod
-    def of(cls, argv: tuple[str, ...], context: EvaluationContext) -> Subject:
-        """
-        *argv* as a subject.
-        """
+    def __init__(
+        self,
+        argv: tuple[str, ...],
+        context: EvaluationContext,
+        *,
+        unknown: tuple[tuple[int, Unknown], ...] = (),
+        own: int | None = None,
+    ) -> None:
         word = argv[0]
-        base, name = program_name(word)
-        is_trusted = name == base and ("/" not in word or _is_trusted_path(word, context))
-        texts = (quote(argv),) if word == name else (quote(argv), quote((name, *argv[1:])))
-        return cls(argv, name, Place.TRUSTED if is_trusted else Place.ELSEWHERE, texts, context)
+        base, self.name = program_name(word)
+        is_trusted = self.name == base and ("/" not in word or _is_trusted_path(word, context))
+        self.place = Place.TRUSTED if is_trusted else Place.ELSEWHERE
+        self.argv = argv
+        self.unknown = unknown
+        self.own = len(argv) if own is None else own
+        self.context = context
+        self._texts: tuple[str, ...] | None = None
+        self._certain: tuple[str, ...] | None = None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """
+        The canonical texts: as written, and with the bare name where it was something
+        else. Words that are not known stand as they are guessed.
+        """
+        if self._texts is None:
+            self._texts = self._canonical(self.argv)
+        return self._texts
+
+    @property
+    def certain_texts(self) -> tuple[str, ...]:
+        """
+        The same, with `UNKNOWN` for what is not known.
+        """
+        if not self.unknown:
+            return self.texts
+        if self._certain is None:
+            words = list(self.argv)
+            for index, unknown in self.unknown:
+                words[index] = unknown.known + UNKNOWN
+            self._certain = self._canonical(tuple(words))
+        return self._certain
+
+    def _canonical(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        if argv[0] == self.name:
+            return (quote(argv),)
+        return quote(argv), quote((self.name, *argv[1:]))
+
+    def knows(self, words: int) -> bool:
+        """
+        Whether the first *words* words are known.
+        """
+        return not self.unknown or self.unknown[0][0] >= words
 
 
 def program_name(word: str) -> tuple[str, str]:

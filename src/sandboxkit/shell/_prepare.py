@@ -42,12 +42,14 @@ class Prepared:
 
     Attributes:
         text: The text.
-        documents: The here-documents by the word that stands for each as a
-            here-string in `text`.
+        documents: The here-documents, by the word that stands for each in `text`.
+        operators: The operators `<<`, `<<<` and `<>` by the place of the `<` or `>` that
+            stands for each in `text`: the grammar takes them only in some places.
     """
 
     text: str
     documents: dict[str, HereDocument] = field(default_factory=dict)
+    operators: dict[int, str] = field(default_factory=dict)
     _places: list[int] = field(default_factory=list)
     _originals: list[int] = field(default_factory=list)
 
@@ -63,7 +65,7 @@ class Prepared:
 
 def prepare(text: str) -> Prepared:
     """
-    *text* without backslash-newlines and here-documents.
+    *text* without backslash-newlines and here-documents, and with simpler operators.
 
     A backslash-newline goes as bash removes it: not within single quotes, comments and
     quoted here-documents.
@@ -73,7 +75,7 @@ def prepare(text: str) -> Prepared:
 
     Source: bash(1), "Escape Character" and "Here Documents".
     """
-    if "\\\n" not in text and "<<" not in text:
+    if "\\\n" not in text and "<<" not in text and "<>" not in text:
         return Prepared(text)
     return _Pass(text).run()
 
@@ -99,7 +101,7 @@ class _Pass:
         self._copied = 0
         self._open: list[str] = ["command"]
         self._waiting: list[_Waiting] = []
-        self._result = Prepared("", {}, [0], [0])
+        self._result = Prepared("", _places=[0], _originals=[0])
 
     def run(self) -> Prepared:
         while self._at < len(self._text):
@@ -159,6 +161,8 @@ class _Pass:
             self._at = len(text) if end < 0 else end
         elif char == "<" and text.startswith("<<", at):
             self._here(inside)
+        elif char == "<" and text.startswith("<>", at) and inside not in ("braces", "arithmetic"):
+            self._operator("<>", ">")
         elif char == "\n" and self._waiting:
             self._bodies()
         else:
@@ -198,14 +202,21 @@ class _Pass:
         self._open.pop()
 
     def _here(self, inside: str) -> None:
-        if self._text.startswith("<<<", self._at):
-            self._at += 3
-            return
         if inside in ("braces", "arithmetic"):
             if "$((" not in self._text[: self._at] and inside == "arithmetic":
                 raise UnsureError("it has '<<' within parentheses")
             self._at += 2
-            return
+        elif self._text.startswith("<<<", self._at):
+            self._operator("<<<", "<")
+        else:
+            self._document()
+
+    def _operator(self, operator: str, instead: str) -> None:
+        begin, end = self._at, self._at + len(operator)
+        self._result.operators[self._length + begin - self._copied] = operator
+        self._leave_out(begin, end, instead)
+
+    def _document(self) -> None:
         found = _DELIMITER.match(self._text, self._at)
         if not found:
             raise UnsureError("the end of a here-document cannot be told")
@@ -213,7 +224,8 @@ class _Pass:
         delimiter = re.sub(r"\\(.)|['\"]", r"\1", word)
         token = self._token()
         self._waiting.append(_Waiting(token, delimiter, delimiter != word, bool(found[1])))
-        self._leave_out(found.start(), found.end(), f"<<<{token}")
+        self._result.operators[self._length + found.start() - self._copied] = "<<"
+        self._leave_out(found.start(), found.end(), f"<{token}")
 
     def _token(self) -> str:
         number = len(self._result.documents) + len(self._waiting)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sandboxkit.model import UNKNOWN, Assignment, Redirect, Setting, SimpleCommand
@@ -36,8 +37,9 @@ Commands of one text. A text with more is not read, and denied.
 _MAX_TEXT = 20_000
 _MAX_STATEMENTS = 60
 _CLOSES = frozenset((">&-", "<&-"))
-_OPERATORS = frozenset((">", ">>", ">|", "&>", "&>>", ">&", "<", "<&"))
-_REDIRECTS = frozenset(("file_redirect", "herestring_redirect"))
+_OPERATORS = frozenset((">", ">>", ">|", "&>", "&>>", ">&", "<", "<&", "<>", "<<", "<<<"))
+_REDIRECTS = frozenset(("file_redirect",))
+_SPACE = b" \t\n"
 _BLANKS = frozenset((b" ", b"\t", b"\n"))
 _SEPARATORS = frozenset((";", "&", "\n"))
 _DECLARES = frozenset(("declare", "typeset", "local", "readonly", "export"))
@@ -82,6 +84,7 @@ class _Place:
     outer: int | None = None
     reads_from: tuple[int, ...] = ()
     function: str | None = None
+    stdin: Stdin | None = None
     depth: int = 0
 
     def __or__(self, setting: Setting) -> _Place:
@@ -139,15 +142,22 @@ class _Starter:
         self._found = found
 
     def start(
-        self, index: int, part: SimpleCommand, place: _Place, span_of: Callable[[int], _Span | None] | None = None
+        self,
+        index: int,
+        part: SimpleCommand,
+        place: _Place,
+        span_of: Callable[[int], _Span | None] | None = None,
     ) -> None:
         """
         Adds what *part*, at *index*, starts.
         """
         if not part.argv:
             return
-        inner = carried(part, self._stdin(part))
+        stdin = self._stdin(part, place)
+        inner = carried(part, stdin)
         if inner is None:
+            if stdin is not None and part.program in self._found.functions:
+                raise UnsureError("it has text as the input of a function")
             return
         if place.depth >= MAX_DEPTH:
             raise TooMuchError(f"its commands stand more than {MAX_DEPTH} deep in each other")
@@ -155,7 +165,7 @@ class _Starter:
             self._found.parts[index] = replace(part, own=inner.own)
         for each in inner.commands:
             span = span_of(each.start) if span_of and each.start else part.span
-            self._inner(index, part, each, place, span)
+            self._inner(index, part, each, replace(place, stdin=stdin), span)
 
     def _inner(self, outer: int, part: SimpleCommand, inner: Inner, place: _Place, span: _Span | None) -> None:
         setting = part.setting | inner.setting | Setting.WRAPPED
@@ -194,25 +204,25 @@ class _Starter:
         except UnsureError:
             read_roughly(text, self._found, place, span)
 
-    def _stdin(self, part: SimpleCommand) -> Stdin | None:
+    def _stdin(self, part: SimpleCommand, place: _Place) -> Stdin | None:
         """
         What the command reads as standard input, where the text says it.
         """
         for redirect in reversed(part.redirects):
             if redirect.is_text:
                 return Stdin(redirect.target, redirect.is_known)
-            if redirect.operator.startswith("<"):
+            if redirect.operator.startswith("<") and redirect.target != UNKNOWN:
                 return None
-        outputs = [output for source in part.reads_from if (output := self._output(source))]
+        outputs = [output for source in part.reads_from if (output := self._output(source, place))]
         if not outputs:
-            return None
+            return None if part.reads_from else place.stdin
         is_known = len(outputs) == len(part.reads_from) and all(output.is_known for output in outputs)
         return Stdin("\n".join(output.text for output in outputs), is_known)
 
-    def _output(self, index: int) -> Stdin | None:
+    def _output(self, index: int, place: _Place) -> Stdin | None:
         part = self._found.parts[index]
         if part.argv == ("cat",):
-            return self._stdin(part)
+            return self._stdin(part, replace(place, stdin=None))
         text = printed(part.argv)
         return None if text is None else Stdin(text, not part.unknown and text.isascii())
 
@@ -244,7 +254,11 @@ class _Reader(_Starter):
         Reads the commands of *text*.
         """
         root = self._tree(prepare(text))
-        self._statements(root.children, self._place)
+        children = root.children
+        start, end = (children[0].start_byte, children[-1].end_byte) if children else (0, 0)
+        if self._data[:start].strip(_SPACE) or self._data[end:].strip(_SPACE):
+            raise UnsureError("its words cannot be told apart with certainty")
+        self._statements(children, self._place)
 
     def read_document(self, body: str) -> None:
         """
@@ -279,14 +293,29 @@ class _Reader(_Starter):
 
     # Where things stand
 
+    def _place_of(self, offset: int) -> int:
+        return offset if self._is_ascii else len(self._data[:offset].decode("utf-8", "surrogateescape"))
+
     def _original(self, offset: int) -> int:
-        place = offset if self._is_ascii else len(self._data[:offset].decode("utf-8", "surrogateescape"))
-        return self._prepared.original(place)
+        return self._prepared.original(self._place_of(offset))
 
     def _span_of(self, start: int, end: int) -> _Span:
         if self._span is not None:
             return self._span
         return self._original(start), self._original(end)
+
+    def _check_gaps(self, nodes: Sequence[Node], *, touching: bool = True) -> None:
+        """
+        Refuses text the grammar has left out between *nodes*, and words that touch.
+        """
+        data = self._data
+        for before, after in pairwise(nodes):
+            end, start = before.end_byte, after.start_byte
+            if end == start:
+                if not touching and _is_word(before) and _is_word(after):
+                    raise UnsureError("its words cannot be told apart with certainty")
+            elif data[end:start].strip(_SPACE):
+                raise UnsureError("its words cannot be told apart with certainty")
 
     # Statements
 
@@ -295,6 +324,7 @@ class _Reader(_Starter):
         Reads statements; returns the commands whose output is theirs together.
         """
         last: list[int] = []
+        self._check_gaps(nodes)
         for number, node in enumerate(nodes):
             if node.is_named:
                 following = nodes[number + 1].type if number + 1 < len(nodes) else ""
@@ -309,6 +339,7 @@ class _Reader(_Starter):
             raise UnsureError(f"it has syntax the reader does not know ({node.type})")
         outer, self._place = self._place, place
         try:
+            self._check_gaps(node.children, touching=False)
             return reader(self, node, place)
         finally:
             self._place = outer
@@ -324,7 +355,8 @@ class _Reader(_Starter):
     def _command(self, node: Node, place: _Place, outside: Sequence[Node] = ()) -> tuple[int, ...]:
         index = self._found.reserve()
         line = _Line()
-        for child in node.children:
+        children = node.children
+        for number, child in enumerate(children):
             kind = child.type
             if kind == "command_name":
                 self._name(line, child, index)
@@ -334,8 +366,11 @@ class _Reader(_Starter):
                 self._redirect(child, index, line)
             elif child.is_named:
                 self._words.into(line.words, child, index)
-            elif kind != "$":  # of $"…": the string follows
+            elif kind == "$":
+                self._dollar(line, child, children[number + 1] if number + 1 < len(children) else None)
+            else:
                 raise UnsureError(f"it has {kind!r} where the reader does not expect it")
+        self._check_gaps([*children[-1:], *outside], touching=False)
         for child in outside:
             self._redirect(child, index, line)
         if line.words.argv[:1] == [UNKNOWN] and len(line.words.argv) > 1:
@@ -343,11 +378,20 @@ class _Reader(_Starter):
             line.words.drop_first()
         return self._add(index, node, line, place, outside)
 
+    def _dollar(self, line: _Line, node: Node, following: Node | None) -> None:
+        if following is None or following.start_byte != node.end_byte:
+            line.words.add("$", node.start_byte)
+        elif following.type != "string":  # $"…" is a string to translate
+            raise UnsureError("it has an expansion the reader does not know")
+
     def _name(self, line: _Line, node: Node, part: int) -> None:
-        for child in node.children:
+        children = node.children
+        for number, child in enumerate(children):
             if child.is_named:
                 self._words.into(line.words, child, part)
-            elif child.type != "$":
+            elif child.type == "$":
+                self._dollar(line, child, children[number + 1] if number + 1 < len(children) else None)
+            else:
                 raise UnsureError(f"it has {child.type!r} where the reader does not expect it")
 
     def _add(self, index: int, node: Node, line: _Line, place: _Place, outside: Sequence[Node] = ()) -> tuple[int, ...]:
@@ -360,7 +404,7 @@ class _Reader(_Starter):
             assignments=tuple(line.assignments),
             redirects=tuple(line.redirects),
             setting=place.setting,
-            reads_from=place.reads_from,
+            reads_from=(*place.reads_from, *line.reads),
             inside=place.inside,
             outer=place.outer,
             function=place.function,
@@ -373,7 +417,7 @@ class _Reader(_Starter):
             self.start(
                 index, part, place, lambda word: self._span_of(starts[word], end) if word < len(starts) else None
             )
-            self._note(part)
+            self._note(part, place)
         return (index,)
 
     def _check_keywords(self, words: Words) -> None:
@@ -384,21 +428,26 @@ class _Reader(_Starter):
             raise UnsureError(f"it has the reserved word {first!r} where the reader does not expect it")
         if first in ("time", "coproc"):
             # Reserved words too; the grammar takes them for programs.
+            rest = [word for word in words.argv[1:] if word not in ("-p", "--")]
+            if not rest:
+                raise UnsureError(f"it has {first!r} in front of nothing")
             for word, literal in zip(words.argv[1:], words.literal[1:], strict=True):
                 if literal and word in RESERVED:
                     raise UnsureError(f"it has {first!r} in front of a compound command")
 
-    def _note(self, part: SimpleCommand) -> None:
+    def _note(self, part: SimpleCommand, place: _Place) -> None:
         """
         What later commands see of *part*: variables, and the directory.
         """
         argv, variables = part.argv, self._found.variables
+        if argv == ("exec",) and any(redirect.operator.startswith("<") for redirect in part.redirects):
+            raise UnsureError("it changes where everything behind it reads from")
         if argv[0] in ("cd", "pushd"):
             self._cwd = _directory(part, self._cwd)
         elif argv[0] == "set" and "--" in argv:
             variables.set_arguments(argv[argv.index("--") + 1 :])
         elif argv[0] == "read":
-            text = (self._stdin(part) or Stdin(UNKNOWN)).text.strip()
+            text = (self._stdin(part, place) or Stdin(UNKNOWN)).text.strip()
             for name in argv[1:]:
                 variables.set(name, text)
 
@@ -414,6 +463,8 @@ class _Reader(_Starter):
             raise UnsureError("it has an assignment the reader does not know")
         target, operator, *rest = node.children
         name, _ = self._words.name(target, part)
+        if not name.isidentifier():
+            raise UnsureError("it has an assignment the reader does not know")
         value, is_known = self._value(rest, part)
         self._found.variables.set(name, value, appends=operator.type == "+=")
         text = value.replace(SPLIT, " ")
@@ -469,11 +520,17 @@ class _Reader(_Starter):
             raise UnsureError("it has a redirection the reader does not know")
         operator = ""
         targets = Words()
+        line.words.drop_descriptor(node.start_byte)
+        self._check_gaps(node.children, touching=False)
         for child in node.children:
             if child.type == "file_descriptor" or (child.type == "$" and operator):
                 continue
             if not operator and not child.is_named:
-                operator = child.type
+                operator = self._operator(child)
+            elif child.type == "process_substitution" and operator == "<" and not targets.argv:
+                first = len(self._found.parts)
+                self._words.into(targets, child, part)
+                line.reads += range(first, min(first + 1, len(self._found.parts)))
             elif child.is_named and operator:
                 # The grammar takes the words behind the target with it.
                 self._words.into(line.words if targets.argv else targets, child, part)
@@ -481,16 +538,24 @@ class _Reader(_Starter):
                 raise UnsureError("it has a redirection the reader does not know")
         if operator in _CLOSES:
             return
-        if not targets.argv or (operator not in _OPERATORS and operator != "<<<"):
+        if targets.argv and targets.argv[0].isdigit() and self._data[node.end_byte : node.end_byte + 1] in (b"<", b">"):
+            raise UnsureError("it has a redirection the reader does not know")
+        if not targets.argv or operator not in _OPERATORS:
             raise UnsureError(f"it has a redirection the reader does not know ({operator!r})")
         line.redirects += self._redirected(operator, targets, part)
+
+    def _operator(self, node: Node) -> str:
+        if not self._prepared.operators:
+            return node.type
+        return self._prepared.operators.get(self._place_of(node.start_byte), node.type)
 
     def _redirected(self, operator: str, targets: Words, part: int) -> list[Redirect]:
         target = " ".join(targets.argv)
         is_known = not targets.unknown and len(targets.argv) == 1
         if operator == "<<<":
-            document = self._prepared.documents.get(target) if targets.literal[0] else None
-            return [Redirect("<<<", target + "\n", is_known) if document is None else self._document(document, part)]
+            return [Redirect("<<<", target + "\n", is_known)]
+        if operator == "<<":
+            return [self._document(self._prepared.documents[target], part)]
         if operator in (">&", "<&") and is_known and (target.rstrip("-").isdigit() or target == "-"):
             return []
         return [Redirect(operator, target, is_known)]
@@ -536,6 +601,7 @@ class _Reader(_Starter):
             self._expand(body, part, (place, min(place + len(text), self._end)))
         except UnsureError:
             read_roughly(text, self._found, self._inside(part), self._span_of(start, start + 1))
+            raise
 
     @property
     def _end(self) -> int:
@@ -555,8 +621,10 @@ class _Reader(_Starter):
             return self._command(body, place, redirects)
         if body.type in ("declaration_command", "unset_command"):
             return self._declaration(body, place, redirects)
-        self._redirects_alone(node, redirects, place)
-        return self._statement(body, place)
+        (index,) = self._redirects_alone(node, redirects, place)
+        part = self._found.parts[index]
+        stdin = self._stdin(part, place)
+        return self._statement(body, replace(place, stdin=stdin, reads_from=part.reads_from))
 
     def _redirects_alone(self, node: Node, redirects: Sequence[Node], place: _Place) -> tuple[int, ...]:
         index = self._found.reserve()
@@ -595,6 +663,8 @@ class _Reader(_Starter):
         return tuple(last)
 
     def _negated(self, node: Node, place: _Place) -> tuple[int, ...]:
+        if self._data[node.start_byte + 1 : node.start_byte + 2] not in _BLANKS:
+            raise UnsureError("it has a '!' that bash takes for a part of a word")
         return self._statements(node.children[1:], place)
 
     def _subshell(self, node: Node, place: _Place) -> tuple[int, ...]:
@@ -614,6 +684,9 @@ class _Reader(_Starter):
         """
         `[[ … ]]`, `[ … ]`, `(( … ))`: a builtin whose words are its operands.
         """
+        opener = node.children[0]
+        if opener.type != "((" and self._data[opener.end_byte : opener.end_byte + 1] not in _BLANKS:
+            raise UnsureError("it has a bracket that bash takes for a part of a word")
         index = self._found.reserve()
         line = _Line()
         self._operands(node, index, line, is_arithmetic=node.children[0].type == "((")
@@ -761,6 +834,7 @@ class _Line:
     words: Words = field(default_factory=Words)
     assignments: list[Assignment] = field(default_factory=list)
     redirects: list[Redirect] = field(default_factory=list)
+    reads: list[int] = field(default_factory=list)
 
 
 _EXPRESSIONS = frozenset(
@@ -768,6 +842,9 @@ _EXPRESSIONS = frozenset(
 )
 _COMPOUND_WORDS = frozenset(("if", "then", "elif", "else", "fi", ";", "\n", "&"))
 _ALWAYS = frozenset(((":",), ("true",), ("[", "1", "]"), ("[[", "1", "]]")))
+_NO_WORDS = frozenset(
+    ("file_redirect", "file_descriptor", "comment", "do_group", "variable_name", "subscript", "array")
+)
 _STATEMENTS: dict[str, Callable[[_Reader, Node, _Place], tuple[int, ...]]] = {
     "command": _Reader._command,
     "variable_assignment": _Reader._bare_assignments,
@@ -776,7 +853,6 @@ _STATEMENTS: dict[str, Callable[[_Reader, Node, _Place], tuple[int, ...]]] = {
     "unset_command": _Reader._declaration,
     "redirected_statement": _Reader._redirected_statement,
     "file_redirect": _Reader._redirect_statement,
-    "herestring_redirect": _Reader._redirect_statement,
     "pipeline": _Reader._pipeline,
     "list": _Reader._list,
     "negated_command": _Reader._negated,
@@ -810,6 +886,10 @@ def _directory(part: SimpleCommand, before: str | None) -> str:
     if target.startswith(("/", "~")) or before is None:
         return target
     return f"{before}/{target}"
+
+
+def _is_word(node: Node) -> bool:
+    return node.is_named and node.type not in _NO_WORDS
 
 
 def _unticked(text: str) -> str:

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["Carried", "Inner", "Stdin", "carried", "starts_others"]
 
 _VERSION = re.compile(r"[-.0-9]+$")
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\(\)|%%)?)=(.*)", re.DOTALL)
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\(\)|%%|\[.*?\])?)\+?=(.*)", re.DOTALL)
 _STRINGS = re.compile(r"\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`((?:[^`\\\n]|\\.)*)`")
 _NEEDS_SHELL = re.compile(r"[\s;&|<>()`$]")
 _STDIN_READERS = frozenset(("at", "batch"))
+_TEXT_ONLY = frozenset(("su", "script"))
 _MAX_STRINGS = 20
 _ANYTHING = ((0, Unknown(Doubt.WORDS)),)
 
@@ -379,6 +380,8 @@ def _shell(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
             return None
         inner = _text(part, range(at, at + 1), foreign, arguments=argv[at + 1 :] or ("bash",))
         return Carried(inner, at)
+    if at < len(argv) and (printed := _printed(part, at)):
+        return Carried(_input(Stdin(printed), foreign), at)
     if stdin is not None and (at >= len(argv) or reads_stdin or argv[at] in ("-", "/dev/stdin")):
         return Carried(_input(stdin, foreign), None)
     return None
@@ -389,6 +392,20 @@ def _input(stdin: Stdin, setting: Setting) -> list[Inner]:
         return [Inner(text=stdin.text, setting=setting)]
     guess = Inner(text=stdin.text, setting=setting | Setting.SUSPECT)
     return [Inner((UNKNOWN,), _ANYTHING, setting=setting), guess]
+
+
+def _source(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
+    printed = _printed(part, 1)
+    if printed:
+        return Carried(_input(Stdin(printed), Setting.NONE), 1)
+    return Carried(_input(stdin, Setting.NONE), 1) if stdin and part.argv[1:2] == ("/dev/stdin",) else None
+
+
+def _printed(part: SimpleCommand, index: int) -> str | None:
+    """
+    What a process substitution at *index* prints, where the text says it.
+    """
+    return next((unknown.printed for place, unknown in part.unknown if place == index), None)
 
 
 def _may_end(part: SimpleCommand, index: int) -> bool:
@@ -566,6 +583,8 @@ _READERS: dict[str, Callable[[SimpleCommand, Stdin | None], Carried | None]] = {
     ),
     **dict.fromkeys(("docker", "podman", "nerdctl", "kubectl", "oc", "docker-compose", "lxc", "crictl"), _container),
     "eval": _eval,
+    "source": _source,
+    ".": _source,
     "trap": _trap,
     "alias": _alias,
     "complete": _complete,

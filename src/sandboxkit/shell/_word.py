@@ -30,6 +30,7 @@ _NUMBER = re.compile(r"-?[0-9A-Fa-fxX#_a-zA-Z@]+")
 _SPECIAL = "{},*?[]~!^.\\"
 _MASK = {ord(char): chr(0xE000 + ord(char)) for char in _SPECIAL}
 _UNMASK = {0xE000 + ord(char): char for char in _SPECIAL} | {ord(SPLIT): " "}
+_DESCRIPTOR = re.compile(r"\{[A-Za-z_]\w*\}|\d+")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _IN_QUOTES = re.compile(r'\\(["$`\\])')
 _PATTERN = re.compile(r"[*?]|\[[^/]*\]")
@@ -103,6 +104,13 @@ class Words:
         self.starts.append(start)
         self.literal.append(literal)
 
+    def drop_descriptor(self, end: int) -> None:
+        """
+        Takes the last word away where it is the `{name}` or number of a redirection at *end*.
+        """
+        if self.argv and self.starts[-1] + len(self.argv[-1]) == end and _DESCRIPTOR.fullmatch(self.argv[-1]):
+            del self.argv[-1], self.starts[-1], self.literal[-1]
+
     def drop_first(self) -> None:
         """
         Takes the first word away; what was not known about it is so of the next.
@@ -124,6 +132,7 @@ class _Word:
     is_quoted: bool = False
     is_output: bool = False
     vanishes: bool = False
+    printed: str | None = None
 
     def doubts(self, doubt: Doubt, *, is_output: bool = False) -> None:
         if self.doubt is None:
@@ -200,6 +209,8 @@ class WordReader:
         start = node.start_byte
         literal = word.doubt is None and not word.is_quoted
         for item in braces(text) if "{" in text else (text,):
+            if not item and literal:
+                continue  # of {,a}
             pieces = [piece for piece in item.split(SPLIT) if piece] if SPLIT in item else [item]
             if not pieces or (pieces == [""] and word.vanishes and not word.is_quoted):
                 pieces = [""] if word.is_quoted else [UNKNOWN]
@@ -230,8 +241,7 @@ class WordReader:
             self._command(word, node, part, quoted=quoted)
         elif kind == "process_substitution":
             word.doubts(Doubt.VALUE, is_output=True)
-            word.known = max(word.known, 0)
-            self._substitute(node, part)
+            word.printed = self._substitute(node, part)
             word.text += UNKNOWN
         elif kind == "arithmetic_expansion":
             self.arithmetic(node, part)
@@ -299,18 +309,35 @@ class WordReader:
 
     def _concatenation(self, word: _Word, node: Node, part: int) -> None:
         at = node.start_byte
-        children = node.children
-        for number, child in enumerate(children):
+        dollar = False
+        for child in node.children:
             if child.start_byte != at:
                 raise UnsureError("its words cannot be told apart with certainty")
             at = child.end_byte
             if child.type == "$":
-                following = children[number + 1].type if number + 1 < len(children) else ""
-                word.text += "" if following == "string" else "$"
+                dollar = True
             elif not child.is_named:
                 raise UnsureError(f"it has {child.type!r} where the reader does not expect it")
+            elif dollar:
+                dollar = False
+                self._after_dollar(word, child, part)
             else:
                 self._piece(word, child, part, quoted=False)
+        word.text += "$" if dollar else ""
+
+    def _after_dollar(self, word: _Word, node: Node, part: int) -> None:
+        """
+        What follows a dollar that the grammar has left alone: a string to translate, or
+        a positional parameter with text behind it.
+        """
+        if node.type == "string":
+            self._piece(word, node, part, quoted=False)
+            return
+        text = self.slice(node)
+        if node.type not in ("word", "number") or not text[:1].isdigit() or not PLAIN.fullmatch(text):
+            raise UnsureError("it has an expansion the reader does not know")
+        self._parameter(word, text[0], quoted=False)
+        word.text += text[1:]
 
     def _simple(self, word: _Word, node: Node, *, quoted: bool) -> None:
         children = node.children
@@ -435,7 +462,7 @@ class WordReader:
 
     def _command(self, word: _Word, node: Node, part: int, *, quoted: bool) -> None:
         word.doubts(Doubt.VALUE if quoted else Doubt.WORDS, is_output=True)
-        output = self._substitute(node, part)
+        word.printed = output = self._substitute(node, part)
         self._guess(word, UNKNOWN if output is None else output.rstrip("\n"), quoted=quoted)
 
     def arithmetic(self, node: Node, part: int) -> None:
@@ -500,4 +527,4 @@ def _unknown(word: _Word, piece: str, *, is_first: bool) -> Unknown | None:
     in_known = _PATTERN.search(known)
     known = known[: in_known.start()] if in_known else known
     known = "" if "{" in known or SPLIT in known else unmasked(known)
-    return Unknown(max(word.doubt, Doubt.PATTERN), known, word.is_output)
+    return Unknown(max(word.doubt, Doubt.PATTERN), known, word.is_output, word.printed)

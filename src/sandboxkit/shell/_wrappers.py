@@ -111,8 +111,8 @@ WRAPPERS: dict[str, Wrapper] = {
         "pid",
         operands=1,
     ),
-    "time": _wrapper("apvqhV", "fo", "append portability verbose quiet", "format output"),
-    "coproc": _wrapper(setting=Setting.SUBSHELL | Setting.BACKGROUND),
+    "time": _wrapper("apvqhV", "fo", "append portability verbose quiet", "format output", assigns=True),
+    "coproc": _wrapper(assigns=True, setting=Setting.SUBSHELL | Setting.BACKGROUND),
     "chroot": _wrapper("", "", "skip-chdir", "groups userspec", operands=1, setting=Setting.REMOTE),
     "unshare": _wrapper(
         "rcmuinpUCTf",
