@@ -16,6 +16,7 @@ from sandboxkit.errors import PolicyError
 from sandboxkit.policy._load import VERSION
 
 if TYPE_CHECKING:
+    from sandboxkit.model import PolicyAction
     from sandboxkit.policy._rule import PolicyRule
 
 __all__ = ["as_json", "as_toml", "save"]
@@ -23,24 +24,24 @@ __all__ = ["as_json", "as_toml", "save"]
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def as_json(rules: Iterable[PolicyRule]) -> str:
+def as_json(rules: Iterable[PolicyRule], default: PolicyAction | None = None) -> str:
     """
-    *rules* as the text of a JSON file.
+    *rules*, and the *default* where there is one, as the text of a JSON file.
     """
-    return (
-        json.dumps({"version": VERSION, "rules": [rule.to_dict() for rule in rules]}, indent=2, ensure_ascii=False)
-        + "\n"
-    )
+    head = {"version": VERSION} | ({} if default is None else {"default": str(default)})
+    return json.dumps({**head, "rules": [rule.to_dict() for rule in rules]}, indent=2, ensure_ascii=False) + "\n"
 
 
-def as_toml(rules: Iterable[PolicyRule]) -> str:
+def as_toml(rules: Iterable[PolicyRule], default: PolicyAction | None = None, *, version: int | None = VERSION) -> str:
     """
-    *rules* as the text of a TOML file.
+    *rules*, and the *default* where there is one, as the text of a TOML file; without a
+    *version*, as a part of one.
 
     Raises:
         PolicyError: A spec lifts a limit with None, which TOML cannot say.
     """
-    blocks = [f"version = {VERSION}\n"]
+    head = [] if version is None else [f"version = {version}\n"]
+    blocks = ["".join((*head, *([] if default is None else [f'default = "{default}"\n'])))]
     for rule in rules:
         lines = [f"{key} = {_value(value, f'rule {rule.id!r}: {key}')}\n" for key, value in rule.to_dict().items()]
         blocks.append("[[rules]]\n" + "".join(lines))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self, final
 
 from pydantic import ValidationError
@@ -13,16 +14,17 @@ from pydantic import ValidationError
 from sandboxkit.errors import PolicyError, RuleNotFoundError
 from sandboxkit.model import EvaluationContext, Level, PolicyAction, PolicyEvaluation
 from sandboxkit.policy._builtin import builtin_floor, builtin_layer
+from sandboxkit.policy._dashboard import dashboard
 from sandboxkit.policy._decide import decide
 from sandboxkit.policy._dump import as_json, as_toml, save
 from sandboxkit.policy._layer import Layer, RuleSet
-from sandboxkit.policy._load import RuleSource, from_files, from_mapping
+from sandboxkit.policy._load import RuleSource, from_file, from_files, from_mapping
 from sandboxkit.policy._problems import rule_problems, said, set_problems
 from sandboxkit.policy._rule import PolicyRule
 from sandboxkit.shell import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from sandboxkit.policy._floor import FloorRow
 
@@ -44,11 +46,18 @@ class ExecPolicy:
     allowed program really does are the box's business.
     """
 
-    __slots__ = ("_lock", "_paths", "_rules")
+    __slots__ = ("_defaults", "_lock", "_paths", "_rules")
 
-    def __init__(self, rules: RuleSet, *, paths: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        rules: RuleSet,
+        *,
+        paths: tuple[str, ...] = (),
+        defaults: Mapping[Level, PolicyAction | None] | None = None,
+    ) -> None:
         self._rules = rules
         self._paths = paths
+        self._defaults = dict(defaults or {})
         self._lock = threading.Lock()
 
     @property
@@ -63,14 +72,14 @@ class ExecPolicy:
         """
         The built-in rules alone. Reads no file of the machine.
         """
-        return cls(_rule_set(builtin_layer(), {}))
+        return cls._of(builtin_layer(), {})
 
     @classmethod
     def empty(cls, default: PolicyAction = PolicyAction.SANDBOX) -> Self:
         """
         No rules but the floor: every command gets *default*.
         """
-        return cls(_rule_set(Layer.of(Level.BUILTIN, ()), {Level.USER: RuleSource(default=PolicyAction(default))}))
+        return cls._of(Layer.of(Level.BUILTIN, ()), {Level.USER: RuleSource(default=PolicyAction(default))})
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> Self:
@@ -84,7 +93,7 @@ class ExecPolicy:
         Raises:
             PolicyError: It holds a mistake. All mistakes are reported.
         """
-        return cls(_rule_set(builtin_layer(), {Level.USER: from_mapping(data, Level.USER)}))
+        return cls._of(builtin_layer(), {Level.USER: from_mapping(data, Level.USER)})
 
     @classmethod
     def from_files(
@@ -109,7 +118,12 @@ class ExecPolicy:
         """
         files = {Level.ORGANISATION: organisation, Level.USER: user, Level.PROJECT: project}
         paths = tuple(os.path.realpath(path) for path in files.values() if path is not None)
-        return cls(_rule_set(builtin_layer(), from_files(files)), paths=paths)
+        return cls._of(builtin_layer(), from_files(files), paths)
+
+    @classmethod
+    def _of(cls, builtin: Layer, read: Mapping[Level, RuleSource], paths: tuple[str, ...] = ()) -> Self:
+        defaults = {level: source.default for level, source in read.items()}
+        return cls(_rule_set(builtin, read, _default(defaults)), paths=paths, defaults=defaults)
 
     def evaluate(self, command: str | Sequence[str], *, context: EvaluationContext | None = None) -> PolicyEvaluation:
         """
@@ -198,20 +212,88 @@ class ExecPolicy:
             self._rules = self._rules.with_user(rules)
             return removed
 
+    def enable_rule(self, rule_id: str) -> PolicyRule:
+        """
+        Puts the rule of the user level with that id in force again, and returns it.
+
+        Raises:
+            RuleNotFoundError: The user level has no such rule.
+            PolicyError: Another rule now keeps it from ever deciding; nothing changes.
+        """
+        return self.update_rule(rule_id, enabled=True)
+
+    def disable_rule(self, rule_id: str) -> PolicyRule:
+        """
+        Keeps the rule of the user level with that id, but out of force, and returns it.
+
+        Built-in rules cannot be switched off: a rule of the user level for the same
+        commands decides before them.
+
+        Raises:
+            RuleNotFoundError: The user level has no such rule.
+        """
+        return self.update_rule(rule_id, enabled=False)
+
+    def set_default_action(self, action: PolicyAction | None) -> None:
+        """
+        What the user level wants done with commands that no rule matches; None says
+        nothing, which leaves `sandbox`.
+
+        The organisation's file decides before it, and the project's may make it
+        stricter: `default_action` is what counts.
+        """
+        with self._lock:
+            self._replace_user(self._rules.user.rules, None if action is None else PolicyAction(action))
+
+    def import_rules(
+        self, source: str | os.PathLike[str] | Mapping[str, object], *, replace: bool = False
+    ) -> tuple[PolicyRule, ...]:
+        """
+        Takes the rules of a file or mapping, and its default action where it names one,
+        into the user level; all of them or, where anything is wrong, none.
+
+        Args:
+            source: A file (`.json`, otherwise TOML), or a mapping as for `from_dict()`.
+            replace: Whether all rules and the default of the user level make room first.
+
+        Returns:
+            The rules that were taken.
+
+        Raises:
+            PolicyError: The file cannot be read, it holds a mistake, or its rules and
+                those that stay do not go together. All mistakes are reported.
+        """
+        found = from_mapping(source, Level.USER) if isinstance(source, Mapping) else from_file(source, Level.USER)
+        with self._lock:
+            rules = [*(() if replace else self._rules.user.rules), *found.rules]
+            if problems := _together(rules):
+                raise PolicyError(*problems)
+            stays = None if replace else self._defaults.get(Level.USER)
+            self._replace_user(rules, stays if found.default is None else found.default)
+        return found.rules
+
+    def describe(self) -> str:
+        """
+        All rules as tables for a person: the default action, how many rules each level
+        has, and every rule, those that decide first on top.
+        """
+        return dashboard(self)
+
     def to_toml(self) -> str:
         """
-        The rules of the user level as the text of a TOML file.
+        The rules of the user level, and its default action where it has one, as the text
+        of a TOML file; `import_rules()` and `from_files()` take it back.
 
         Raises:
             PolicyError: A rule's spec says something TOML cannot; use JSON.
         """
-        return as_toml(self.rules(Level.USER))
+        return as_toml(self.rules(Level.USER), self._defaults.get(Level.USER))
 
     def to_json(self) -> str:
         """
-        The rules of the user level as the text of a JSON file.
+        The same as the text of a JSON file.
         """
-        return as_json(self.rules(Level.USER))
+        return as_json(self.rules(Level.USER), self._defaults.get(Level.USER))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """
@@ -231,10 +313,27 @@ class ExecPolicy:
 
     def _replace(self, rules: list[PolicyRule], *, changed: PolicyRule) -> None:
         problems = [f"rule {changed.id!r}: {key}: {message}" for key, message in rule_problems(changed, Level.USER)]
-        problems += (f"rule {rules[index].id!r}: {key}: {message}" for index, key, message in set_problems(rules))
+        problems += _together(rules)
         if problems:
             raise PolicyError(*problems)
         self._rules = self._rules.with_user(rules)
+
+    def _replace_user(self, rules: Sequence[PolicyRule], default: PolicyAction | None) -> None:
+        defaults = self._defaults | {Level.USER: default}
+        now = self._rules
+        self._rules = RuleSet.of(
+            floor=now.floor,
+            builtin=now.builtin,
+            user=Layer.of(Level.USER, rules),
+            organisation=now.organisation,
+            project=now.project,
+            default=_default(defaults),
+        )
+        self._defaults = defaults
+
+
+def _together(rules: Sequence[PolicyRule]) -> list[str]:
+    return [f"rule {rules[index].id!r}: {key}: {message}" for index, key, message in set_problems(rules)]
 
 
 def _changed(rule: PolicyRule, changes: Mapping[str, object]) -> PolicyRule:
@@ -247,17 +346,23 @@ def _changed(rule: PolicyRule, changes: Mapping[str, object]) -> PolicyRule:
         raise PolicyError(*(f"rule {rule.id!r}: {key}: {message}" for key, message in said(error))) from error
 
 
-def _rule_set(builtin: Layer, read: Mapping[Level, RuleSource]) -> RuleSet:
+def _default(given: Mapping[Level, PolicyAction | None]) -> PolicyAction:
+    """
+    What is done with a command no rule matches: what the organisation says, else the
+    user, else `sandbox`; and no less than the project says.
+    """
+    said = [given.get(level) for level in (Level.ORGANISATION, Level.USER)]
+    default = next((action for action in said if action is not None), PolicyAction.SANDBOX)
+    return max(default, given.get(Level.PROJECT) or PolicyAction.ALLOW)
+
+
+def _rule_set(builtin: Layer, read: Mapping[Level, RuleSource], default: PolicyAction) -> RuleSet:
     sources = {level: read.get(level, RuleSource()) for level in _LEVELS}
-    default = sources[Level.ORGANISATION].default
-    default = sources[Level.USER].default if default is None else default
-    default = PolicyAction.SANDBOX if default is None else default
-    stricter = sources[Level.PROJECT].default
     return RuleSet.of(
         floor=builtin_floor(),
         builtin=builtin,
         user=Layer.of(Level.USER, sources[Level.USER].rules),
         organisation=Layer.of(Level.ORGANISATION, sources[Level.ORGANISATION].rules),
         project=Layer.of(Level.PROJECT, sources[Level.PROJECT].rules),
-        default=default if stricter is None else max(default, stricter),
+        default=default,
     )
