@@ -8,6 +8,16 @@ from sandboxkit.policy._diagnostic import diagnostic
 from sandboxkit.policy._floor import FloorRow
 from sandboxkit.policy._policy import ExecPolicy
 from sandboxkit.policy._rule import PolicyRule, RuleConstraints
+from sandboxkit.policy._schema import rules_schema
 from sandboxkit.policy._shared import get_exec_policy, initialize_exec_policy
 
-__all__ = ["ExecPolicy", "FloorRow", "PolicyRule", "RuleConstraints", "diagnostic", "get_exec_policy", "initialize_exec_policy"]
+__all__ = [
+    "ExecPolicy",
+    "FloorRow",
+    "PolicyRule",
+    "RuleConstraints",
+    "diagnostic",
+    "get_exec_policy",
+    "initialize_exec_policy",
+    "rules_schema",
+]
