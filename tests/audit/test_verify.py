@@ -127,6 +127,7 @@ def test_anchors_show_what_was_cut_off_or_written_anew(tmp_path: Path) -> None:
     path, anchors = tmp_path / "a", tmp_path / "anchors"
     written(path, 7, anchor=FileAnchor(anchors), anchor_every=3)
     assert [head.sequence for head in read_anchors(anchors)] == [3, 6]
+    assert JsonlAudit(path, anchor=FileAnchor(anchors)).paths == (str(path), str(anchors))
     assert verify(path, anchors=anchors) == 7
     whole = path.read_bytes()
     path.write_bytes(b"".join(whole.splitlines(keepends=True)[:5]))

@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from sandboxkit.audit._anchor import FileAnchor
 from sandboxkit.audit._bounded import MAX_FIELD_CHARS, MAX_RECORD_BYTES, bounded, encoded
 from sandboxkit.audit._chain import START, Head, Link, Region, is_earlier, sealed
 from sandboxkit.audit._failures import CHOICE, check_private, failure
@@ -148,12 +149,13 @@ class JsonlAudit:
     @property
     def paths(self) -> tuple[str, ...]:
         """
-        The files it writes, and those it wrote before a rotation. A box never writes
-        them, whatever its spec says.
+        The files it writes, those it wrote before a rotation, and the file of a
+        `FileAnchor`. A box never writes them, whatever its spec says.
         """
+        anchors = (self._anchor.path,) if isinstance(self._anchor, FileAnchor) else ()
         with contextlib.suppress(OSError):
-            return (self._path, *rotated(self._path))
-        return (self._path,)
+            return (self._path, *rotated(self._path), *anchors)
+        return (self._path, *anchors)
 
     def head(self) -> Head | None:
         """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AuditRecord", "Line", "last_lines_of", "lines", "read_records"]
 
-_JUDGED = ("command", "argv", "cwd", "home", "workspace_roots")
+_JUDGED = ("command", "argv", "cwd", "home", "workspace_roots", "user", "numbers")
 _EVERYTHING = "*"
 
 
@@ -146,6 +146,21 @@ class AuditRecord:
         """
         roots = self.fields.get("workspace_roots")
         return tuple(map(str, roots)) if isinstance(roots, list) else ()
+
+    @property
+    def user(self) -> str | None:
+        """
+        The user's name it was judged for.
+        """
+        return _text(self.fields.get("user"))
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """
+        What the caller had counted, by name.
+        """
+        found = self.fields.get("numbers")
+        return {name: _number(value) for name, value in found.items()} if isinstance(found, dict) else {}
 
     def to_dict(self) -> dict[str, Any]:
         """

@@ -54,14 +54,16 @@ class Record:
         """
         Notes the decision and the box, and what was judged, so that it can be judged again.
         """
-        given = {} if isinstance(command, str) else {"argv": command}
+        is_text = isinstance(command, str)
         self._fields |= {
-            "command": evaluation.command.text,
-            **given,
+            "command": command if is_text else evaluation.command.text,
+            **({} if is_text else {"argv": command}),
             "opaque": evaluation.command.opaque,
             "cwd": context.cwd,
             "home": context.home,
             "workspace_roots": context.workspace_roots,
+            "user": context.user,
+            **({"numbers": dict(context.numbers)} if context.numbers else {}),
             "action": str(evaluation.action),
             "reason": evaluation.reason,
             "rules": [f"{match.level}:{match.rule_id}" for match in evaluation.matches if match.decided],
