@@ -54,12 +54,12 @@ async def test_a_run_leaves_two_records(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     router = AutoSandboxRouter(audit=JsonlAudit(log))
-    await router.route("echo hi; exit 3", cwd=work, stdin=b"in")
+    await router.route("touch made; echo hi; exit 3", cwd=work, stdin=b"in")
     first, second = lines(log)
     assert first["run_id"] == second["run_id"]
     assert (first["kind"], second["kind"]) == ("decided", "finished")
     assert {key: first[key] for key in ("command", "cwd", "action", "outcome", "mode", "backend")} == {
-        "command": "echo hi; exit 3",
+        "command": "touch made; echo hi; exit 3",
         "cwd": str(work.resolve()),
         "action": "sandbox",
         "outcome": "run",
