@@ -4,9 +4,9 @@ Deciding: a command, a rule set and a context in, a `PolicyEvaluation` out. Pure
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sandboxkit.model import (
     UNKNOWN,
@@ -40,8 +40,7 @@ _SOME_FILE = Unknown(Doubt.VALUE)
 _NOT_FILES = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/full", "/dev/tty"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Hit:
+class _Hit(NamedTuple):
     """
     A rule that matched, with what it says about this command.
     """
@@ -50,8 +49,7 @@ class _Hit:
     action: PolicyAction
 
 
-@dataclass(frozen=True, slots=True)
-class _Verdict:
+class _Verdict(NamedTuple):
     """
     What the rules say about one act, the floor left out.
 
@@ -100,7 +98,8 @@ def decide(rules: RuleSet, command: Command, context: EvaluationContext | None) 
     if command.unread:
         reason = f"denied: {command.opaque}, so it was not read; put it into a file and run that"
         return PolicyEvaluation(PolicyAction.DENY, reason, command, rules_digest=rules.digest)
-    return _Decision(rules, command, with_parts(context or _NOWHERE, command)).evaluation()
+    context = context or _NOWHERE
+    return _Decision(rules, command, with_parts(context, command) if rules.counts else context).evaluation()
 
 
 class _Decision:
@@ -155,7 +154,7 @@ class _Decision:
         for verdict in verdicts:
             matches += verdict.matches(action, index, part.span)
         reason = _sentence(action, matches, why or _otherwise(verdicts, action))
-        notes = self._notes(verdicts) if action > PolicyAction.ALLOW else ()
+        notes = self._notes(verdicts) if action is PolicyAction.SANDBOX else ()
         return PartDecision(index, action, reason, tuple(matches), notes)
 
     def _place(self, part: SimpleCommand) -> tuple[EvaluationContext, bool]:
@@ -164,7 +163,7 @@ class _Decision:
         """
         context = self._context
         if part.stands(Setting.REMOTE):
-            return replace(context, cwd=None, workspace_roots=()), False
+            context = replace(context, cwd=None, workspace_roots=())
         if part.cwd is None:
             return context, False
         path = None if UNKNOWN in part.cwd else located(part.cwd, context)
@@ -209,13 +208,13 @@ class _Decision:
         return tuple(
             f"its arguments are not among those that {rule.rule.id} takes ({rule.rule.reason or rule.rule.name})"
             for verdict in verdicts
+            if not verdict.winners
             for rule in self._rules.builtin.candidates(verdict.subject)
             if rule.rule.action is PolicyAction.ALLOW and rule.objection(verdict.subject)
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Act:
+class _Act(NamedTuple):
     """
     What a part does, as words that rules know: the command itself, `env NAME=value` for
     an assignment, `tee FILE` and `cat FILE` for redirections.
@@ -274,10 +273,14 @@ def _adjusted(part: SimpleCommand, action: PolicyAction) -> tuple[PolicyAction, 
 
 
 def _hits(layer: Layer, subject: Subject) -> tuple[_Hit, ...]:
-    candidates = layer.candidates(subject)
-    if not candidates:
+    if not layer.rules:
         return ()
-    return tuple(_Hit(rule, action) for rule in candidates if (action := rule.action_on(subject)) is not None)
+    hits = []
+    for rule in layer.candidates(subject):
+        action = rule.action_on(subject)
+        if action is not None:
+            hits.append(_Hit(rule, action))
+    return tuple(hits)
 
 
 def _deciding(hits: Sequence[_Hit]) -> tuple[_Hit, ...]:

@@ -16,7 +16,7 @@ from sandboxkit.policy._arguments import ArgumentSet, is_option
 from sandboxkit.policy._digest import digest_of
 from sandboxkit.policy._glob import glob_pattern
 from sandboxkit.policy._paths import path_candidates
-from sandboxkit.policy._places import PlaceRow, Places
+from sandboxkit.policy._places import PlaceRow, Places, triggers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -131,23 +131,34 @@ class FloorTable(_Row):
 class FloorRule:
     """
     A row of the floor, ready to be asked.
+
+    Attributes:
+        row: The row.
+        options, arguments, code: Its conditions, compiled.
+        trigger: Found in the arguments, or in the working directory, of every command
+            the row denies, unless a pattern is among them; None where nothing is.
     """
 
     row: FloorRow
     options: tuple[ArgumentSet, ...]
     arguments: tuple[re.Pattern[str], ...]
     code: tuple[re.Pattern[str], ...]
+    trigger: re.Pattern[str] | None
 
     @classmethod
-    def of(cls, row: FloorRow) -> FloorRule:
+    def of(cls, row: FloorRow, places: Mapping[str, Places]) -> FloorRule:
         """
         *row* compiled.
         """
+        trigger = triggers(row.arguments) if row.arguments else None
+        if trigger is None and row.operands:
+            trigger = places[row.operands].trigger
         return cls(
             row=row,
             options=tuple(ArgumentSet.of(group) for group in row.options),
             arguments=tuple(glob_pattern(glob) for glob in row.arguments),
             code=tuple(re.compile(pattern) for pattern in row.code),
+            trigger=trigger,
         )
 
     @property
@@ -193,7 +204,8 @@ class Floor:
         """
         *table*, indexed.
         """
-        rows = tuple(FloorRule.of(row) for row in table.floor)
+        places = {row.name: Places.of(row) for row in table.places}
+        rows = tuple(FloorRule.of(row, places) for row in table.floor)
         own = [rule for rule in rows if rule.is_about_argv]
         executed = tuple(rule for rule in rows if rule.row.sources in ("downloaders", "decoders"))
         received = [rule for rule in rows if rule.row.programs and (rule.row.sources or rule.row.carries_output)]
@@ -206,7 +218,7 @@ class Floor:
             flows=_indexed([*executors, *((name, rule) for rule in received for name in rule.row.programs)]),
             executed=executed,
             structures=tuple(rule for rule in rows if rule.row.structure),
-            places={row.name: Places.of(row) for row in table.places},
+            places=places,
             programs=table.programs,
             digest=digest_of(_sorted(table.model_dump(mode="json"))),
         )
@@ -219,10 +231,15 @@ class Floor:
             subject: The command.
             moved: Whether the directory has changed since the text began.
         """
-        argv = subject.argv
-        arguments = argv[1:]
+        arguments = subject.argv[1:]
+        text = " ".join(arguments)
+        cwd = subject.context.cwd or ""
+        is_literal = not _GLOB.search(text)
         for name in self._candidates(subject):
             for rule in (*self.by_program.get(name, ()), *self.general):
+                trigger = rule.trigger
+                if trigger and is_literal and not trigger.search(text) and not trigger.search(cwd):
+                    continue
                 if name not in rule.row.except_programs and _applies(rule, arguments):
                     named = _without_pattern(arguments) if name in self.programs.pattern_first else arguments
                     if self._names_place(rule, named, subject.context, moved=moved):

@@ -22,6 +22,32 @@ __all__ = ["Layer", "RuleSet"]
 
 
 @dataclass(frozen=True, slots=True)
+class _Shelf:
+    """
+    The rules that can match one program.
+
+    Attributes:
+        by_second: Those that want a certain second word, under each such word.
+        rest: All others.
+    """
+
+    by_second: Mapping[str, tuple[CompiledRule, ...]]
+    rest: tuple[CompiledRule, ...]
+
+    @classmethod
+    def of(cls, rules: Sequence[CompiledRule]) -> _Shelf:
+        index: dict[str, tuple[CompiledRule, ...]] = {}
+        for rule in rules:
+            for word in rule.prefix[1] if len(rule.prefix) > 1 else ():
+                index[word] = (*index.get(word, ()), rule)
+        return cls(index, tuple(rule for rule in rules if len(rule.prefix) <= 1))
+
+    def candidates(self, argv: tuple[str, ...]) -> tuple[CompiledRule, ...]:
+        found = self.by_second.get(argv[1]) if self.by_second and len(argv) > 1 else None
+        return found + self.rest if found else self.rest
+
+
+@dataclass(frozen=True, slots=True)
 class Layer:
     """
     The rules of one level.
@@ -29,14 +55,14 @@ class Layer:
     Attributes:
         level: Who wrote them.
         rules: All of them, also the disabled.
-        by_program: The enabled rules under each program they can match.
+        shelves: The enabled rules under each program they can match.
         general: The enabled globs and regexes that may match any program.
         digest: Names the content (sha256, hex).
     """
 
     level: Level
     rules: tuple[PolicyRule, ...]
-    by_program: Mapping[str, tuple[CompiledRule, ...]]
+    shelves: Mapping[str, _Shelf]
     general: tuple[CompiledRule, ...]
     digest: str
 
@@ -53,19 +79,19 @@ class Layer:
                 general.append(compiled)
             for program in programs or ():
                 index.setdefault(program, []).append(compiled)
-        frozen = {program: tuple(found) for program, found in index.items()}
-        return cls(level, tuple(rules), frozen, tuple(general), digest_of([rule.to_dict() for rule in rules]))
+        shelves = {program: _Shelf.of(found) for program, found in index.items()}
+        return cls(level, tuple(rules), shelves, tuple(general), digest_of([rule.to_dict() for rule in rules]))
 
     def candidates(self, subject: Subject) -> tuple[CompiledRule, ...]:
         """
         The rules that may match *subject*.
         """
-        found = self.by_program.get(subject.name, ())
-        written = subject.argv[0]
-        if written != subject.name:
-            more = self.by_program.get(written, ())
-            found += tuple(rule for rule in more if not any(rule is other for other in found)) if found else more
-        return found + self.general
+        argv = subject.argv
+        shelf = self.shelves.get(subject.name)
+        found = shelf.candidates(argv) if shelf else ()
+        if argv[0] != subject.name and (shelf := self.shelves.get(argv[0])):
+            found += tuple(rule for rule in shelf.candidates(argv) if not any(rule is other for other in found))
+        return found + self.general if self.general else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +103,7 @@ class RuleSet:
         floor: The denials nothing can lift.
         builtin, user, organisation, project: The levels.
         default: What is done with a command no rule matches.
+        counts: Whether any rule bounds a number.
         digest: Names the whole set (sha256, hex).
     """
 
@@ -86,6 +113,7 @@ class RuleSet:
     organisation: Layer
     project: Layer
     default: PolicyAction
+    counts: bool
     digest: str
 
     @classmethod
@@ -97,7 +125,8 @@ class RuleSet:
         """
         layers = (builtin, user, organisation, project)
         digest = digest_of([floor.digest, str(default), *(layer.digest for layer in layers)])
-        return cls(floor, builtin, user, organisation, project, default, digest)
+        counts = any(rule.constraints.more_than for layer in layers for rule in layer.rules)
+        return cls(floor, builtin, user, organisation, project, default, counts, digest)
 
     @property
     def layers(self) -> tuple[Layer, ...]:

@@ -105,6 +105,14 @@ class Constraints:
 class CompiledRule:
     """
     A rule, its level and its matcher in the form that answers fastest.
+
+    Attributes:
+        rule, level: The rule, and who wrote it.
+        rank: The priority that counts.
+        prefix: The words it takes at the beginning.
+        pattern: The glob or regex.
+        constraints: Where it applies beyond that.
+        is_strict: Whether it asks or denies, so that doubt must not keep it from applying.
     """
 
     rule: PolicyRule
@@ -113,6 +121,7 @@ class CompiledRule:
     prefix: tuple[frozenset[str], ...]
     pattern: LinearRegex | re.Pattern[str] | None
     constraints: Constraints | None
+    is_strict: bool
 
     @classmethod
     def of(cls, rule: PolicyRule, level: Level) -> CompiledRule:
@@ -129,7 +138,8 @@ class CompiledRule:
         prefix = tuple(frozenset((words,) if isinstance(words, str) else words) for words in rule.prefix or ())
         if prefix and rule.action >= PolicyAction.ASK:
             prefix = (prefix[0] | {word.lower() for word in prefix[0]}, *prefix[1:])
-        return cls(rule, level, rule.rank, prefix, pattern, Constraints.of(rule.constraints))
+        is_strict = rule.action >= PolicyAction.ASK
+        return cls(rule, level, rule.rank, prefix, pattern, Constraints.of(rule.constraints), is_strict)
 
     @property
     def programs(self) -> frozenset[str] | None:
@@ -144,13 +154,6 @@ class CompiledRule:
         if not found or (found[2] and self.rule.glob):
             return None
         return frozenset((found[1] or found[2]).split("|"))
-
-    @property
-    def is_strict(self) -> bool:
-        """
-        Whether the rule asks or denies, so that doubt must not keep it from applying.
-        """
-        return self.rule.action >= PolicyAction.ASK
 
     def action_on(self, subject: Subject) -> PolicyAction | None:
         """
@@ -194,14 +197,17 @@ class CompiledRule:
         return any(self.pattern.fullmatch(text) for text in texts)
 
     def _has_prefix(self, subject: Subject) -> bool:
-        argv = subject.argv
-        if len(argv) < len(self.prefix):
+        argv, prefix = subject.argv, self.prefix
+        if subject.name not in prefix[0] and argv[0] not in prefix[0]:
             return False
-        if subject.name not in self.prefix[0] and argv[0] not in self.prefix[0]:
+        length = len(prefix)
+        if subject.unknown and not self.is_strict and not subject.knows(length):
             return False
-        if not self.is_strict and not subject.knows(len(self.prefix)):
+        if length == 1:
+            return True
+        if len(argv) < length:
             return False
-        return all(word in words for word, words in zip(argv[1:], self.prefix[1:], strict=False))
+        return all(argv[place] in prefix[place] for place in range(1, length))
 
     def _is_impostor(self, subject: Subject) -> bool:
         return (

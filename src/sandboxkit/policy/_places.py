@@ -16,11 +16,11 @@ from sandboxkit.model import is_inside
 from sandboxkit.policy._paths import homely, located, normal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from sandboxkit.model import EvaluationContext
 
-__all__ = ["PlaceRow", "Places"]
+__all__ = ["PlaceRow", "Places", "triggers"]
 
 
 class PlaceRow(BaseModel):
@@ -53,6 +53,7 @@ class Places:
     literals: tuple[str, ...]
     parents: bool
     whole_directory: bool
+    trigger: re.Pattern[str] | None
 
     @classmethod
     def of(cls, row: PlaceRow) -> Places:
@@ -65,6 +66,7 @@ class Places:
             literals=tuple(path for path in row.paths if "*" not in path),
             parents=row.parents,
             whole_directory=row.whole_directory,
+            trigger=None if row.parents or row.whole_directory else triggers(row.paths),
         )
 
     def holds(self, argument: str, context: EvaluationContext, *, moved: bool = False) -> bool:
@@ -92,6 +94,21 @@ class Places:
         return any(char in argument for char in "*?[") and any(
             fnmatch.fnmatchcase(known, path) for known in self.literals
         )
+
+
+def triggers(globs: Iterable[str]) -> re.Pattern[str]:
+    """
+    A pattern that is found in every text that one of *globs* takes, and in few others.
+    """
+    literals = {max(re.split(r"[*?]+", _telling(glob)), key=len) for glob in globs}
+    return re.compile("|".join(re.escape(literal) for literal in sorted(literals)))
+
+
+def _telling(glob: str) -> str:
+    """
+    The last component with a literal piece of *glob*.
+    """
+    return next(piece for piece in reversed(glob.split("/")) if piece.strip("*?"))
 
 
 def _without_star(argument: str) -> tuple[str, bool]:

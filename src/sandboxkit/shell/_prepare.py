@@ -9,13 +9,14 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from sandboxkit.shell._unsure import UnsureError
+from sandboxkit.shell._unsure import TooMuchError, UnsureError
 
 __all__ = ["HereDocument", "Prepared", "prepare"]
 
 _DELIMITER = re.compile(r"""<<(-?)[ \t]*((?:[^\s;&|<>()$`"'\\]|\\.|'[^'\n]*'|"[^"\n$`\\]*")+)""")
 _ANSI_C_REST = re.compile(r"(?:[^'\\]|\\.)*'", re.DOTALL)
 _BEFORE_COMMENT = frozenset(" \t\n;&|()<>")
+_MAX_DOCUMENTS = 20
 _OPENERS = {"$((": "arithmetic", "$(": "command", "${": "braces", "<(": "command", ">(": "command"}
 
 
@@ -72,6 +73,7 @@ def prepare(text: str) -> Prepared:
 
     Raises:
         UnsureError: It cannot be told where a quote or here-document ends.
+        TooMuchError: It holds too many here-documents.
 
     Source: bash(1), "Escape Character" and "Here Documents".
     """
@@ -223,6 +225,8 @@ class _Pass:
         word = found[2]
         delimiter = re.sub(r"\\(.)|['\"]", r"\1", word)
         token = self._token()
+        if len(self._waiting) + len(self._result.documents) >= _MAX_DOCUMENTS:
+            raise TooMuchError(f"it holds more than {_MAX_DOCUMENTS} here-documents")
         self._waiting.append(_Waiting(token, delimiter, delimiter != word, bool(found[1])))
         self._result.operators[self._length + found.start() - self._copied] = "<<"
         self._leave_out(found.start(), found.end(), f"<{token}")

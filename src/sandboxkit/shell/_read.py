@@ -9,15 +9,16 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sandboxkit.model import UNKNOWN, Assignment, Redirect, Setting, SimpleCommand
 from sandboxkit.shell._escape import printed
 from sandboxkit.shell._prepare import HereDocument, Prepared, prepare
 from sandboxkit.shell._suspects import suspects
 from sandboxkit.shell._tables import RESERVED
-from sandboxkit.shell._tree import MAX_DEPTH, syntax_tree
+from sandboxkit.shell._tree import MAX_DEPTH, SYNTAX, syntax_tree
 from sandboxkit.shell._unsure import TooMuchError, UnsureError
 from sandboxkit.shell._unwrap import Inner, Stdin, carried
 from sandboxkit.shell._variables import SPLIT, Variables
@@ -73,8 +74,13 @@ class Found:
         return len(self.parts) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+@cache
+def _setting(value: int) -> Setting:
+    # Made anew, a combination of flags takes microseconds.
+    return Setting(value)
+
+
+class _Place(NamedTuple):
     """
     Where the commands being read stand.
     """
@@ -87,8 +93,9 @@ class _Place:
     stdin: Stdin | None = None
     depth: int = 0
 
-    def __or__(self, setting: Setting) -> _Place:
-        return replace(self, setting=self.setting | setting) if setting & ~self.setting else self
+    def with_setting(self, setting: Setting) -> _Place:
+        joined = int.__or__(self.setting, setting)
+        return self if joined == self.setting else self._replace(setting=_setting(joined))
 
 
 _Span = tuple[int, int]
@@ -124,13 +131,22 @@ def read_roughly(text: str, found: Found, place: _Place | None = None, span: tup
     """
     Adds what may be a command in *text* that cannot be read, and what that would start.
     """
-    place = (place or _TOP) | Setting.SUSPECT
-    for argv, where in suspects(text):
+    place = (place or _TOP).with_setting(Setting.SUSPECT)
+    last: tuple[int, ...] = ()
+    for argv, where, is_piped in suspects(text):
         index = found.reserve()
-        part = SimpleCommand(argv, span or where, setting=place.setting, inside=place.inside, outer=place.outer)
+        part = SimpleCommand(
+            argv,
+            span or where,
+            setting=place.setting,
+            reads_from=last if is_piped else (),
+            inside=place.inside,
+            outer=place.outer,
+        )
+        last = (index,)
         found.parts[index] = part
         with suppress(UnsureError):
-            _Starter(found).start(index, part, replace(place, depth=place.depth + 1))
+            _Starter(found).start(index, part, place._replace(depth=place.depth + 1))
 
 
 class _Starter:
@@ -165,13 +181,13 @@ class _Starter:
             self._found.parts[index] = replace(part, own=inner.own)
         for each in inner.commands:
             span = span_of(each.start) if span_of and each.start else part.span
-            self._inner(index, part, each, replace(place, stdin=stdin), span)
+            self._inner(index, part, each, place._replace(stdin=stdin), span)
 
     def _inner(self, outer: int, part: SimpleCommand, inner: Inner, place: _Place, span: _Span | None) -> None:
-        setting = part.setting | inner.setting | Setting.WRAPPED
-        place = replace(place, setting=setting, outer=outer, inside=part.inside, depth=place.depth + 1)
+        setting = _setting(int.__or__(int.__or__(part.setting, inner.setting), Setting.WRAPPED))
+        place = place._replace(setting=setting, outer=outer, inside=part.inside, depth=place.depth + 1)
         if inner.text is not None:
-            self._text(part, inner, place | Setting.TEXT, span)
+            self._text(part, inner, place.with_setting(Setting.TEXT), span)
             return
         index = self._found.reserve()
         started = SimpleCommand(
@@ -184,7 +200,7 @@ class _Starter:
             inside=part.inside,
             outer=outer,
             function=part.function,
-            cwd=inner.cwd or part.cwd,
+            cwd=inner.cwd or (None if int.__and__(inner.setting, Setting.REMOTE) else part.cwd),
         )
         self._found.parts[index] = started
         self.start(index, started, place)
@@ -194,9 +210,9 @@ class _Starter:
         if inner.arguments:
             self._found.variables.set_arguments(inner.arguments[1:])
             self._found.variables.set("0", inner.arguments[0])
-        place = replace(place, reads_from=part.reads_from, function=part.function)
+        place = place._replace(reads_from=part.reads_from, function=part.function)
         reader = _Reader(self._found, place, span=span, cwd=inner.cwd or part.cwd)
-        if not place.setting & Setting.SUSPECT:
+        if not int.__and__(place.setting, Setting.SUSPECT):
             reader.read(text)
             return
         try:
@@ -222,7 +238,7 @@ class _Starter:
     def _output(self, index: int, place: _Place) -> Stdin | None:
         part = self._found.parts[index]
         if part.argv == ("cat",):
-            return self._stdin(part, replace(place, stdin=None))
+            return self._stdin(part, place._replace(stdin=None))
         text = printed(part.argv)
         return None if text is None else Stdin(text, not part.unknown and text.isascii())
 
@@ -288,7 +304,7 @@ class _Reader(_Starter):
         self._words = WordReader(self._data, found.variables, self._substitute, self._evaluate)
         root = syntax_tree(text, self._data)
         if root.has_error:
-            raise UnsureError("it has a syntax error, or syntax the reader does not know")
+            raise UnsureError(SYNTAX)
         return root
 
     # Where things stand
@@ -328,7 +344,7 @@ class _Reader(_Starter):
         for number, node in enumerate(nodes):
             if node.is_named:
                 following = nodes[number + 1].type if number + 1 < len(nodes) else ""
-                last += self._statement(node, place | Setting.BACKGROUND if following == "&" else place)
+                last += self._statement(node, place.with_setting(Setting.BACKGROUND) if following == "&" else place)
             elif node.type not in _SEPARATORS:
                 raise UnsureError(f"it has {node.type!r} where the reader does not expect it")
         return tuple(last)
@@ -347,7 +363,7 @@ class _Reader(_Starter):
     def _deeper(self, place: _Place) -> _Place:
         if place.depth >= MAX_DEPTH:
             raise TooMuchError(f"its commands stand more than {MAX_DEPTH} deep in each other")
-        return replace(place, depth=place.depth + 1)
+        return place._replace(depth=place.depth + 1)
 
     def _nothing(self, node: Node, place: _Place) -> tuple[int, ...]:
         return ()
@@ -570,8 +586,8 @@ class _Reader(_Starter):
     # Substitutions
 
     def _inside(self, part: int) -> _Place:
-        setting = self._place.setting | Setting.SUBSTITUTION
-        return self._deeper(replace(self._place, inside=part, reads_from=(), setting=setting))
+        setting = _setting(int.__or__(self._place.setting, Setting.SUBSTITUTION))
+        return self._deeper(self._place._replace(inside=part, reads_from=(), setting=setting))
 
     def _expand(self, body: str, part: int, span: _Span) -> None:
         reader = _Reader(self._found, self._inside(part), span=self._span or span, cwd=self._cwd)
@@ -624,7 +640,7 @@ class _Reader(_Starter):
         (index,) = self._redirects_alone(node, redirects, place)
         part = self._found.parts[index]
         stdin = self._stdin(part, place)
-        return self._statement(body, replace(place, stdin=stdin, reads_from=part.reads_from))
+        return self._statement(body, place._replace(stdin=stdin, reads_from=part.reads_from))
 
     def _redirects_alone(self, node: Node, redirects: Sequence[Node], place: _Place) -> tuple[int, ...]:
         index = self._found.reserve()
@@ -640,13 +656,13 @@ class _Reader(_Starter):
         return self._redirects_alone(node, [node], place)
 
     def _pipeline(self, node: Node, place: _Place) -> tuple[int, ...]:
-        place |= Setting.PIPELINE
+        place = place.with_setting(Setting.PIPELINE)
         last: tuple[int, ...] = ()
         is_first = True
         for child in node.children:
             if child.is_named:
                 cwd = self._cwd
-                last = self._statement(child, place if is_first else replace(place, reads_from=last))
+                last = self._statement(child, place if is_first else place._replace(reads_from=last))
                 self._cwd = cwd
                 is_first = False
             elif child.type not in ("|", "|&"):
@@ -657,7 +673,7 @@ class _Reader(_Starter):
         last: list[int] = []
         for child in node.children:
             if child.is_named:
-                last += self._statement(child, place | Setting.CONDITIONAL if last else place)
+                last += self._statement(child, place.with_setting(Setting.CONDITIONAL) if last else place)
             elif child.type not in ("&&", "||"):
                 raise UnsureError(f"it has {child.type!r} where the reader does not expect it")
         return tuple(last)
@@ -669,7 +685,7 @@ class _Reader(_Starter):
 
     def _subshell(self, node: Node, place: _Place) -> tuple[int, ...]:
         cwd = self._cwd
-        last = self._statements(node.children[1:-1], self._deeper(place | Setting.SUBSHELL))
+        last = self._statements(node.children[1:-1], self._deeper(place.with_setting(Setting.SUBSHELL)))
         self._cwd = cwd
         return last
 
@@ -712,19 +728,19 @@ class _Reader(_Starter):
         """
         `if`, `elif`, `else`, `case` items: keywords between statements.
         """
-        place = self._deeper(place) | Setting.CONDITIONAL
+        place = self._deeper(place).with_setting(Setting.CONDITIONAL)
         last: list[int] = []
         children = node.children
         for number, child in enumerate(children):
             if child.is_named:
                 following = children[number + 1].type if number + 1 < len(children) else ""
-                last += self._statement(child, place | Setting.BACKGROUND if following == "&" else place)
+                last += self._statement(child, place.with_setting(Setting.BACKGROUND) if following == "&" else place)
             elif child.type not in _COMPOUND_WORDS:
                 raise UnsureError(f"it has {child.type!r} where the reader does not expect it")
         return tuple(last)
 
     def _while(self, node: Node, place: _Place) -> tuple[int, ...]:
-        place = self._deeper(place) | Setting.LOOP
+        place = self._deeper(place).with_setting(Setting.LOOP)
         keyword, *rest = node.children
         condition = [child for child in rest if child.type != "do_group"]
         body = [child for child in rest if child.type == "do_group"]
@@ -733,14 +749,14 @@ class _Reader(_Starter):
         if keyword.type == "while" and all(part.argv in _ALWAYS for part in parts):
             inner = body[0].children if body else []
             if len(inner) > 2 and inner[-2].type == "&":
-                place |= Setting.ENDLESS
+                place = place.with_setting(Setting.ENDLESS)
         return last + self._statements(body, place)
 
     def _do_group(self, node: Node, place: _Place) -> tuple[int, ...]:
         return self._statements(node.children[1:-1], place)
 
     def _for(self, node: Node, place: _Place) -> tuple[int, ...]:
-        place = self._deeper(place) | Setting.LOOP
+        place = self._deeper(place).with_setting(Setting.LOOP)
         index = self._found.reserve()
         line = _Line()
         name = ""
@@ -767,7 +783,7 @@ class _Reader(_Starter):
         return self._statements(body, place)
 
     def _c_for(self, node: Node, place: _Place) -> tuple[int, ...]:
-        place = self._deeper(place) | Setting.LOOP
+        place = self._deeper(place).with_setting(Setting.LOOP)
         index = self._found.reserve()
         line = _Line()
         body: list[Node] = []
@@ -806,7 +822,7 @@ class _Reader(_Starter):
             if child.is_named:
                 self._words.into(patterns, child, part)
         body = [child for child in children[end + 1 :] if child.type not in (";;", ";&", ";;&")]
-        return self._statements(body, self._deeper(place) | Setting.CONDITIONAL)
+        return self._statements(body, self._deeper(place).with_setting(Setting.CONDITIONAL))
 
     def _function(self, node: Node, place: _Place) -> tuple[int, ...]:
         names = [child for child in node.children if child.type == "word"]
@@ -818,7 +834,7 @@ class _Reader(_Starter):
         self._found.functions.add(name)
         if redirects:
             self._redirects_alone(node, redirects, place)
-        place = replace(self._deeper(place) | Setting.FUNCTION, function=name, reads_from=())
+        place = self._deeper(place).with_setting(Setting.FUNCTION)._replace(function=name, reads_from=())
         cwd = self._cwd
         self._statement(bodies[0], place)
         self._cwd = cwd

@@ -19,19 +19,20 @@ _UNSEEN = re.compile(r"[^\x20-\x7e]")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=\S*")
 
 
-def suspects(text: str) -> Iterator[tuple[tuple[str, ...], tuple[int, int]]]:
+def suspects(text: str) -> Iterator[tuple[tuple[str, ...], tuple[int, int], bool]]:
     """
     The words, and the place, of everything in *text* that may be a command: quotes,
-    backslashes and invisible characters taken away, cut at every operator.
+    backslashes and invisible characters taken away, cut at every operator; and whether
+    the one before may be piped into it.
     """
-    begin, count = 0, 0
+    begin, count, piped = 0, 0, False
     for end, after in [*((found.start(), found.end()) for found in _BREAK.finditer(text)), (len(text), len(text))]:
         words = _UNSEEN.sub("", _QUOTES.sub("", text[begin:end])).split()
         while words and (_ASSIGNMENT.fullmatch(words[0]) or words[0] in ("!", "time", "if", "while", "until")):
             words.pop(0)
         if words:
-            yield tuple(words), (begin, end)
+            yield tuple(words), (begin, end), piped
             count += 1
         if count >= _MAX:
             return
-        begin = after
+        begin, piped = after, text[end:after] == "|" or (piped and not words)

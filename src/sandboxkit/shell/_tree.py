@@ -8,12 +8,12 @@ import re
 import threading
 from typing import TYPE_CHECKING
 
-from sandboxkit.shell._unsure import TooMuchError
+from sandboxkit.shell._unsure import TooMuchError, UnsureError
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-__all__ = ["MAX_DEPTH", "syntax_tree"]
+__all__ = ["MAX_DEPTH", "SYNTAX", "syntax_tree"]
 
 MAX_DEPTH = 20
 """
@@ -25,7 +25,9 @@ _MAX_ROUNDS = 150
 Rounds of a hundred steps of the parser; a script of 10,000 dense characters takes 140.
 """
 _SMALL = 300
-_BRACKETS = re.compile(r"[()]")
+SYNTAX = "it has a syntax error, or syntax the reader does not know"
+_BRACKETS = re.compile(r"[()]|\$\[")
+_ABSURD = re.compile(r"[<>]{5}|[|]{4}|[&;]{4}")
 
 
 class _Local(threading.local):
@@ -51,29 +53,40 @@ def syntax_tree(text: str, data: bytes) -> Node:
 
     Raises:
         TooMuchError: Brackets are nested too deeply, or the parser takes too long.
+        UnsureError: It has an error, and much text behind it.
     """
     if len(data) <= _SMALL:
         return _parser().parse(data).root_node
     _check_brackets(text)
-    rounds = 0
+    rounds, failed = 0, False
 
-    def stops(*_: object) -> bool:
-        nonlocal rounds
-        rounds += 1
-        return rounds > _MAX_ROUNDS
+    def stops(_: int, has_error: bool) -> bool:
+        nonlocal rounds, failed
+        rounds, failed = rounds + 1, has_error
+        return has_error or rounds > _MAX_ROUNDS
 
     parser = _parser()
     try:
         return parser.parse(lambda offset, _: data[offset:], progress_callback=stops).root_node
     except ValueError:
         parser.reset()
+        if failed:
+            # Going on would take the longer the more is wrong.
+            raise UnsureError(SYNTAX) from None
         raise TooMuchError("it holds more words than are read") from None
 
 
 def _check_brackets(text: str) -> None:
-    # The grammar's scanner looks ahead to the end of the text from every open bracket.
-    depth = 0
+    # The grammar's scanner looks ahead to the end of the text from every open bracket,
+    # and what it cannot read costs it the more the more of it there is.
+    if _ABSURD.search(text):
+        raise UnsureError(SYNTAX)
+    depth = closed = 0
     for found in _BRACKETS.finditer(text):
-        depth = depth + 1 if found[0] == "(" else max(0, depth - 1)
+        depth += 1 if found[0] != ")" else -1
         if depth > _MAX_BRACKETS:
             raise TooMuchError(f"its brackets are nested more than {_MAX_BRACKETS} deep")
+        if depth < 0:
+            depth, closed = 0, closed + 1
+            if closed > _MAX_BRACKETS:
+                raise UnsureError(SYNTAX)

@@ -21,6 +21,7 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\(\)|%%|\[.*?\])?)\+?=(.*)"
 _STRINGS = re.compile(r"\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`((?:[^`\\\n]|\\.)*)`")
 _NEEDS_SHELL = re.compile(r"[\s;&|<>()`$]")
 _STDIN_READERS = frozenset(("at", "batch"))
+_FIND_STARTS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 _TEXT_ONLY = frozenset(("su", "script"))
 _MAX_STRINGS = 20
 _ANYTHING = ((0, Unknown(Doubt.WORDS)),)
@@ -55,6 +56,7 @@ class Inner:
         assignments: What the outer command puts into its environment.
         setting: How it stands, beyond how the outer one does.
         cwd: The directory the outer command changes to, or None.
+        end: The index behind it, for one that ends before the outer words do.
     """
 
     argv: tuple[str, ...] = ()
@@ -65,6 +67,7 @@ class Inner:
     assignments: tuple[Assignment, ...] = ()
     setting: Setting = Setting.NONE
     cwd: str | None = None
+    end: int = 0
 
 
 @dataclass(slots=True)
@@ -455,10 +458,14 @@ def _find(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     `find … -exec CMD ;`. Source: find(1), findutils 4.9.
     """
     commands: list[Inner] = []
-    for at, word in enumerate(part.argv):
-        if word in ("-exec", "-execdir", "-ok", "-okdir"):
-            commands.append(_until(part, at + 1, (";", "+")))
-    commands = [each for each in commands if each.argv]
+    at = 1
+    while at < len(part.argv):
+        if part.argv[at] in _FIND_STARTS:
+            inner = _until(part, at + 1, (";", "+"))
+            at = inner.end
+            if inner.argv:
+                commands.append(inner)
+        at += 1
     return Carried(commands, commands[0].start) if commands else None
 
 
@@ -480,7 +487,7 @@ def _until(part: SimpleCommand, start: int, ends: tuple[str, ...]) -> Inner:
     if "{}" not in argv:
         unknown.setdefault(len(argv), Unknown(Doubt.WORDS, is_output=True))
         argv = (*argv, UNKNOWN) if argv else ()
-    return Inner(argv, tuple(sorted(unknown.items())), start)
+    return Inner(argv, tuple(sorted(unknown.items())), start, end=end)
 
 
 def _container(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:

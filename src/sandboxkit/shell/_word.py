@@ -171,7 +171,7 @@ class WordReader:
         """
         The text of *node*.
         """
-        return self._data[node.start_byte : node.end_byte].decode()
+        return self._data[node.start_byte : node.end_byte].decode("utf-8", "surrogateescape")
 
     def into(self, words: Words, node: Node, part: int) -> None:
         """
@@ -301,7 +301,7 @@ class WordReader:
     def _quoted(self, word: _Word, start: int, end: int, *, is_document: bool = False) -> None:
         if end <= start:
             return
-        text = self._data[start:end].decode()
+        text = self._data[start:end].decode("utf-8", "surrogateescape")
         plain = _IN_QUOTES.sub("", text)
         if "`" in plain or ('"' in plain and not is_document) or _CODE.search(plain):
             raise UnsureError("its quotes cannot be read with certainty")
