@@ -41,6 +41,13 @@ SHOWN = {
         "talks too much      output limit exceeded",
         "wants the network   runtime error",
     ],
+    "audit_log.py": [
+        "1 decided run touch made",
+        "as it was written:                whole, 3 records",
+        "a command was changed:            BROKEN, line 3 was changed",
+        "the end was cut off:              whole, 2 records",
+        "the same, with the head:          BROKEN, the expected head",
+    ],
     "custom_rules/show.py": ["sandbox -> ask", "ask -> deny", "deny -> deny", "make test: in a box"],
 }
 
