@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import sandboxkit.router._router as room
 from sandboxkit.approval import CallbackApprover, GrantStore, RememberingApprover
 from sandboxkit.audit import MemoryAudit
 from sandboxkit.errors import ApprovalError
@@ -171,3 +172,11 @@ async def test_no_box_writes_what_is_remembered(work: Path) -> None:
     # The same without somebody who remembers: then it is a directory like any other.
     plain = AutoSandboxRouter(policy=ExecPolicy.empty(PolicyAction.SANDBOX))
     assert (await plain.route("touch state/grants.json", cwd=work)).result.exit_code == 0
+
+
+async def test_no_box_writes_what_other_applications_remember(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (work / "state").mkdir()
+    monkeypatch.setattr(room, "default_folder", lambda: str(work / "state"))
+    plain = AutoSandboxRouter(policy=ExecPolicy.empty(PolicyAction.SANDBOX))
+    result = (await plain.route("touch beside; touch state/grants.json || echo no", cwd=work)).result
+    assert (result.text(), (work / "beside").exists()) == ("no\n", True)

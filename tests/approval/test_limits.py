@@ -87,7 +87,8 @@ def reason(
         "ls -l",
         "git push --force origin main",
         "git add ../work/x.py",
-        "curl -o ../work/x.sh https://example.com/x.sh",
+        "curl -o ../work/x.csv https://example.com/x.sh",
+        "rm -- ../work/x.py",
         "tool data.csv",
         "./tool",
         "bash run.sh",
@@ -116,6 +117,11 @@ def test_what_may_be_remembered(command: str | tuple[str, ...] | Command, place:
         ("./tool --config=../work/x.js", "lies in"),
         ("./tool -f../work/not-yet.py", "lies in"),
         ("./tool ../work/tool", "lies in"),
+        ("./tool --plugin=../work/x.so", "lies in"),
+        ("tar -I../work/run.sh -xf a", "lies in"),
+        ("sort --compress-program ../work/tool data.csv", "lies in"),
+        ("tar --to-command=../work/tool -xf a", "lies in"),
+        ("git -c core.pager=../work/tool log", "lies in"),
     ],
 )
 def test_a_program_or_script_in_a_writable_root(
@@ -127,6 +133,13 @@ def test_a_program_or_script_in_a_writable_root(
 @pytest.mark.parametrize("command", ["make", "make -C ../tools all", "npm install", "pytest -q", "cargo build"])
 def test_a_build_tool_in_a_writable_directory(command: str, place: Path) -> None:
     assert "runs what files of" in (reason(command, place, cwd="work") or "")
+
+
+def test_an_interpreter_that_loads_what_lies_where_it_starts(place: Path) -> None:
+    (place / "tools" / "x.lua").write_text("")
+    for name in ("lua", "lua5.4", "Rscript", "bun"):
+        assert "may load files of" in (reason(f"{name} ../tools/x.lua", place, cwd="work") or "")
+    assert reason("sh ../tools/run.sh", place, cwd="work") is None
 
 
 @pytest.mark.parametrize("command", ["make -f ../work/rules", "make -C ../work", "make --directory=../work"])
@@ -245,6 +258,8 @@ def test_never_more_words_than_are_looked_at(place: Path) -> None:
         ("php8.2", Kind.INTERPRETER),
         ("node.exe", Kind.INTERPRETER),
         ("ld-linux-x86-64.so.2", Kind.WRAPPER),
+        ("ld-musl-aarch64.so.1", Kind.WRAPPER),
+        ("pip3.11", Kind.BUILDER),
         ("busybox", Kind.WRAPPER),
         ("git", Kind.DATA),
         ("make", Kind.BUILDER),

@@ -124,6 +124,13 @@ def test_hostile_text_stays_within_its_lines() -> None:
     assert any(line.startswith("note       characters that cannot be seen") for line in lines)
 
 
+def test_what_cannot_be_read_is_said() -> None:
+    evaluation = replace(EVALUATION, command=Command(TEXT, (), opaque="half a\x1b quote"))
+    assert r"unread     it cannot be read to the end: half a\x1b quote" in shown(
+        replace(REQUEST, evaluation=evaluation)
+    )
+
+
 def test_letters_that_are_not_ascii_are_named() -> None:
     grant = replace(GRANT, command="сat x")
     assert "note       not ASCII: с U+0441 cyrillic small letter es" in shown(

@@ -5,6 +5,8 @@ What was approved before is not asked again, and only that.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -271,11 +273,34 @@ async def test_a_session_can_be_looked_at_and_revoked() -> None:
 
 
 async def test_a_forked_child_is_another_session() -> None:
-    approver = RememberingApprover(Person(remember="session"))
-    await ask(approver)
-    approver._pid = os.getppid()  # as a child of that process sees it
-    assert approver.grants() == ()
-    assert (await ask(approver)).origin == "asked"
+    code = """
+import os
+from sandboxkit.approval import RememberedGrant, RememberingApprover
+approver = RememberingApprover(None)
+approver._sessions()["a"] = RememberedGrant("a", "x", "/", 0.0, 1.0)
+pid = os.fork()
+if pid:
+    os.waitpid(pid, 0)
+print(len(approver.grants()), flush=True)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout.split() == ["0", "1"]
+
+
+async def test_the_digest_is_the_same_in_every_process(tmp_path: Path) -> None:
+    code = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from tests.approval.test_remembering import request
+from sandboxkit.model import Control, SandboxSpec
+spec = SandboxSpec.isolated(allow_degraded=frozenset({{Control.LIMITS_MEMORY, Control.LIMITS_CPU, Control.ENV}}))
+print(request("make", "-f", "x.mk", "--o=/usr/bin/git", "-C/usr/bin/env", spec=spec).offer.grant.digest)
+"""
+    environ = [{**os.environ, "PYTHONHASHSEED": str(seed)} for seed in range(5)]
+    found = {
+        subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=True).stdout for env in environ
+    }
+    assert len(found) == 1
 
 
 async def test_secrets_are_not_written_down(store: GrantStore) -> None:

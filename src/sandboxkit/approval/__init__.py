@@ -7,7 +7,7 @@ from sandboxkit.approval._decide import decide
 from sandboxkit.approval._grant import find_executable, grant_for
 from sandboxkit.approval._limits import why_not_always
 from sandboxkit.approval._remembering import RememberingApprover
-from sandboxkit.approval._store import GrantStore, RememberedGrant
+from sandboxkit.approval._store import GrantStore, RememberedGrant, default_folder
 from sandboxkit.approval._terminal import TerminalApprover
 from sandboxkit.approval._tool import permit
 from sandboxkit.model import Executable, Grant
@@ -22,6 +22,7 @@ __all__ = [
     "RememberingApprover",
     "TerminalApprover",
     "decide",
+    "default_folder",
     "find_executable",
     "grant_for",
     "permit",

@@ -7,7 +7,15 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from sandboxkit.approval._programs import MAX_WORDS, Kind, is_multi_call, kind_of, script_of, scripts
+from sandboxkit.approval._programs import (
+    MAX_WORDS,
+    Kind,
+    is_multi_call,
+    kind_of,
+    loads_from_cwd,
+    script_of,
+    scripts,
+)
 from sandboxkit.model import Setting, is_inside
 
 if TYPE_CHECKING:
@@ -74,6 +82,8 @@ def _objections_to(part: SimpleCommand, grant: Grant) -> Iterator[str]:
             yield f"{part.program!r} is a wrapper: it runs whatever program it is given"
         case Kind.INTERPRETER if script_of(part.argv, grant.cwd) is None:
             yield f"{part.program!r} is a shell or an interpreter, and its program is no file named right after it"
+        case Kind.INTERPRETER if loads_from_cwd(part.program) and (root := writable_root(grant.cwd, grant.spec)):
+            yield f"{part.program!r} may load files of {grant.cwd!r}, and a box may write {root!r}"
         case Kind.BUILDER if root := writable_root(grant.cwd, grant.spec):
             yield f"{part.program!r} runs what files of {grant.cwd!r} say, and a box may write {root!r}"
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["MAX_WORDS", "Kind", "kind_of", "script_of", "scripts"]
+__all__ = ["MAX_WORDS", "Kind", "is_multi_call", "kind_of", "loads_from_cwd", "script_of", "scripts"]
 
 MAX_WORDS = 256
 """Words of one command that are looked at; more are not, and then nothing is remembered for good."""
@@ -58,7 +58,7 @@ _KINDS = {
     **_table(
         """. at batch bwrap builtin busybox capsh catchsegv chpst chroot chrt chronic command coreutils cpulimit
         crontab dbus-run-session direnv doas docker dtach env entr eval exec fakechroot fakeroot faketime find firejail
-        flatpak flock gosu hyperfine ionice kubectl ld-linux ld-linux-x86-64.so lxc machinectl mosh nerdctl nice
+        flatpak flock gosu hyperfine ionice kubectl ld-linux ld-musl lxc machinectl mosh nerdctl nice
         nix-shell nohup nsenter numactl parallel pkexec podman prlimit proot proxychains rlwrap rsh run-parts runcon
         runuser schroot screen script setarch setpriv setsid source ssh sshpass start-stop-daemon stdbuf strace
         su sudo systemd-run taskset time timeout tini tmux torsocks toybox trap trickle tsocks ts unbuffer
@@ -67,10 +67,15 @@ _KINDS = {
     ),
     # Runners of what a project or a registry says.
     **_table(
-        """ant bazel bazelisk brew buck bundle cargo cmake composer conan conda ctest dotnet earthly gem go gmake
-        gradle gradlew grunt gulp hatch invoke jest just lein make mamba maven meson mill mix mvn mvnw ninja nox npm
-        npx nx pants pdm phing pip pipenv pipx pnpm pnpx poetry pre-commit psake pytest rake rails rebar rspec
-        sbt scons setup.py snakemake stack task terraform tox turbo tsc uv uvx vite vitest waf webpack yarn""",
+        """alembic ansible ansible-playbook ant autoconf automake autoreconf ava babel bazel bazelisk bmake brew buck
+        bundle cabal cap cargo celery cmake composer conan conda configure coverage ctest cypress debuild django-admin
+        doit dotnet dpkg-buildpackage dune earthly eslint fab flake8 flask foreman gem gmake go gradle gradlew grunt
+        guard guix gulp gunicorn hatch helm hg inv invoke jekyll jest jupyter just karma latexmk lein make makepkg mamba
+        maven meson mill mix mkdocs mocha mvn mvnw mypy ninja nix nix-build nmake nox npm npx nx opam pants parcel pdm
+        phing phpunit pip pipenv pipx playwright pmake pnpm pnpx poetry pre-commit prettier psake pulumi pylint pytest
+        rails rake rebar rollup rpmbuild rspec rubocop sbt scons scrapy setup.py snakemake sphinx-build stack streamlit
+        task terraform thor tox tsc tsup turbo uv uvicorn uvx vagrant vite vitest waf webpack xcodebuild yarn
+        zig""",
         Kind.BUILDER,
     ),
     **_table(
@@ -84,6 +89,12 @@ _KINDS = {
 _FAMILIES = ("python", "pypy", "ld-linux", "ld-musl")
 """Names that go on after a version: python3.11-dbg, python3-config."""
 
+_SELF_CONTAINED = frozenset({"ash", "bash", "dash", "ksh", "mksh", "pypy", "python", "sh"})
+"""
+Take code from the script and its directory only. Others read start-up files of the
+working directory (R, gdb, bun) or look for modules there (lua).
+"""
+
 _MULTI_CALL = frozenset({"busybox", "coreutils", "toybox"})
 """One file for many tools: what it does is said by the name it is called by."""
 
@@ -92,7 +103,7 @@ _ENDING = re.compile(r"\.(exe|bin)$")
 
 _SUFFIXES = (
     ".awk .bash .bat .bats .cjs .clj .cmd .command .csh .el .exs .fish .gradle .groovy .hs .jar .jl .js .jsx .kts .ksh"
-    " .lua .mak .mjs .mk .nu .php .phar .pl .pm .ps1 .py .pyc .pyw .pyz .r .rb .rkt .run .scala .scm .sed .sh .sql"
+    " .lua .mak .mjs .mk .nu .php .phar .pl .pm .ps1 .py .pyc .pyw .pyz .r .rb .rkt .run .scala .scm .sed .sh .so .sql"
     " .tcl .ts .tsx .vim .wasm .xonsh .zsh"
 ).split()
 
@@ -109,10 +120,24 @@ def kind_of(name: str) -> Kind | None:
     What the program called *name* is, whatever its directory and version; None for one
     that runs its own code, as far as its name says.
     """
+    return _KINDS.get(_plain(name))
+
+
+def loads_from_cwd(name: str) -> bool:
+    """
+    Whether the interpreter called *name* may load code of the directory it is started
+    in, besides the script it is given.
+    """
+    return _plain(name) not in _SELF_CONTAINED
+
+
+def _plain(name: str) -> str:
+    """
+    *name* without directory, ending and version, as the table has it.
+    """
     base = _ENDING.sub("", name.rpartition("/")[2].lower())
-    if base.startswith(_FAMILIES):
-        return Kind.WRAPPER if base.startswith("ld-") else Kind.INTERPRETER
-    return _KINDS.get(base) or _KINDS.get(_VERSION.sub("", base))
+    family = next((family for family in _FAMILIES if base.startswith(family)), None)
+    return family or (base if base in _KINDS else _VERSION.sub("", base))
 
 
 def is_multi_call(name: str) -> bool:
@@ -140,15 +165,24 @@ def scripts(argv: Sequence[str], cwd: str) -> Iterator[str]:
     tool reads by itself. Some may not exist.
     """
     kind = kind_of(argv[0]) if argv else None
-    if kind is Kind.DATA:
-        return
     if kind is Kind.INTERPRETER and (script := script_of(argv, cwd)):
         yield script
-    named = [path for word in argv[1:MAX_WORDS] for path in _paths(word, cwd)]
+    words = _option_values(argv[1:MAX_WORDS]) if kind is Kind.DATA else argv[1:MAX_WORDS]
+    named = [path for word in words for path in _paths(word, cwd)]
     yield from (path for path in named if _is_code(path) or (kind is Kind.BUILDER and _is_file(path)))
     if kind is Kind.BUILDER:
         for place in dict.fromkeys((cwd, *filter(os.path.isdir, named))):
             yield from filter(_is_file, (os.path.join(place, name) for name in _BUILD_FILES))
+
+
+def _option_values(words: Sequence[str]) -> Iterator[str]:
+    """
+    The options among *words*, and the words behind them: a tool for data executes none
+    but these (`rsync -e`, `tar --to-command=`, `git -c`).
+    """
+    for before, word in zip(("", *words), words, strict=False):
+        if word.startswith("-") or (before.startswith("-") and before != "--"):
+            yield word
 
 
 def _paths(word: str, cwd: str) -> Iterator[str]:
@@ -157,7 +191,7 @@ def _paths(word: str, cwd: str) -> Iterator[str]:
     """
     if "://" in word:
         return
-    for text in {word, word.partition("=")[2], word[2:] if word.startswith("-") else ""}:
+    for text in dict.fromkeys((word, word.partition("=")[2], word[2:] if word.startswith("-") else "")):
         path = _joined(text, cwd) if text else None
         if path is not None:
             yield path

@@ -83,7 +83,9 @@ def _spans(request: ApprovalRequest) -> list[tuple[int, int]]:
 
 
 def _reasons(request: ApprovalRequest, text: str) -> Iterator[str]:
-    rules = request.reasons
+    rules, opaque = request.reasons, request.evaluation.command.opaque
+    if opaque:
+        yield f"unread     it cannot be read to the end: {visible(opaque)}"
     if not rules:
         yield f"because    {visible(request.evaluation.reason)}"
     for name, match in zip(("because", *[""] * len(rules)), rules, strict=False):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import json
 import math
 import os
@@ -21,7 +22,7 @@ from sandboxkit.errors import GrantNotFoundError, GrantStoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["GrantStore", "RememberedGrant"]
+__all__ = ["GrantStore", "RememberedGrant", "default_folder"]
 
 VERSION = 1
 MAX_BYTES = 4 << 20
@@ -362,14 +363,28 @@ class GrantStore:
         self._fail("it is a symbolic link, which is not followed; name the file itself" if is_link else str(exc), exc)
 
 
-def _default_path() -> str:
+def default_folder() -> str | None:
+    """
+    Where approvals are kept that name no file, or None where the system knows no home of
+    this user.
+    """
+    return _default_folder(os.geteuid())
+
+
+@functools.lru_cache(maxsize=16)
+def _default_folder(uid: int) -> str | None:
     try:
-        home = pwd.getpwuid(os.geteuid()).pw_dir
+        home = pwd.getpwuid(uid).pw_dir
     except KeyError:
-        home = ""
-    if not home.startswith("/"):
+        return None
+    return os.path.join(home, ".local", "state", "sandboxkit") if home.startswith("/") else None
+
+
+def _default_path() -> str:
+    folder = default_folder()
+    if folder is None:
         raise GrantStoreError("(no path)", "the system knows no home of this user; name a file")
-    return os.path.join(home, ".local", "state", "sandboxkit", "grants.json")
+    return os.path.join(folder, "grants.json")
 
 
 def _shared(found: os.stat_result, what: str, mode: int) -> str | None:

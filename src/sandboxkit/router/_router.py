@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, final
 
-from sandboxkit.approval import decide, grant_for
+from sandboxkit.approval import decide, default_folder, grant_for
 from sandboxkit.audit import MemoryAudit
 from sandboxkit.backends import SandboxRegistry, bash_argv, command_environment, default_registry
 from sandboxkit.errors import (
@@ -438,10 +438,11 @@ class AutoSandboxRouter:
     def _protected_files(self) -> tuple[str, ...]:
         """
         Files a box never writes, whatever its spec says: the rules, the records and the
-        remembered approvals.
+        remembered approvals, also those of other applications of this user.
         """
         keepers = (self.policy, self._audit, self._approver)
         files = [path for keeper in keepers for path in getattr(keeper, "paths", ())]
+        files += filter(None, [default_folder()])
         return tuple(os.path.realpath(path) for path in files if os.path.exists(path))
 
     def _mode(self) -> RunMode:
