@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -16,6 +16,9 @@ from sandboxkit.audit import MemoryAudit
 from sandboxkit.audit._bounded import MAX_RECORD_BYTES, encoded
 from sandboxkit.model import AuditEvent, AuditSink
 from sandboxkit.secrets import SecretRegistry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def written(
@@ -109,6 +112,39 @@ def test_fields_cannot_forge_the_records_own_keys() -> None:
             "ok": 1,
         }
     ) == {"ok": 1}
+
+
+class Named:
+    def __str__(self) -> str:
+        return "seq"
+
+
+def test_a_field_that_only_looks_so_cannot_either() -> None:
+    assert written({Named(): 1, "ok": b""}) == {"ok": ""}  # type: ignore[dict-item]  # what nobody should give
+
+
+@given(st.text(st.sampled_from("ab'\"\\\n é\u202e\U0001f600\ud800"), min_size=6, max_size=12), st.integers(0, 2))
+def test_a_secret_of_any_characters_is_masked(secret: str, where: int) -> None:
+    try:
+        secrets = SecretRegistry({"DB": secret})
+    except ValueError:
+        return
+    fields = ({"text": f"x{secret}y"}, {"deep": [{"k": (1, secret)}]}, {f"{secret}": 1})[where]
+    line = encoded(written(fields, secrets))
+    assert "⟦" in str(json.loads(line))
+    assert all(secret not in text for text in strings(json.loads(line)))
+
+
+def strings(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from value
+        for held in value.values():
+            yield from strings(held)
+    elif isinstance(value, list):
+        for held in value:
+            yield from strings(held)
+    elif isinstance(value, str):
+        yield value
 
 
 @pytest.mark.parametrize("text", ["a\nb", "\x1b[2Jx", "\u202e", "\x9b", "\u2028", "\udc80", "\0"])

@@ -24,8 +24,8 @@ IS_ROOT = os.geteuid() == 0
 
 @pytest.mark.parametrize("number", sorted(_REMEDIES), ids=errno.errorcode.get)
 def test_every_errno_has_a_remedy_of_its_own(number: int) -> None:
-    error = failure("/var/log/a", OSError(number, os.strerror(number)))
-    assert str(error) == f"audit sink /var/log/a: {os.strerror(number)}; {error.remedy}"
+    error = failure("/no/such/a", OSError(number, os.strerror(number)))
+    assert str(error) == f"audit sink /no/such/a: {os.strerror(number)}; {error.remedy}"
     assert "{" not in error.remedy
     same = {errno.ENXIO, errno.ENODEV, errno.ENOLCK, errno.EOPNOTSUPP}
     assert number in same or list(_REMEDIES.values()).count(_REMEDIES[number]) == 1
@@ -33,6 +33,13 @@ def test_every_errno_has_a_remedy_of_its_own(number: int) -> None:
 
 def test_an_unknown_errno_says_where_to_look() -> None:
     assert "see errno 71 in open(2)" in str(failure("/a", OSError(71, "Protocol error")))
+
+
+def test_a_missing_file_is_told_from_a_missing_directory(tmp_path: Path) -> None:
+    with pytest.raises(AuditError, match="No such file or directory; name a file that is there"):
+        verify(tmp_path / "a")
+    with pytest.raises(AuditError, match=r"No such file or directory; create the directory .*/no"):
+        verify(tmp_path / "no" / "a")
 
 
 def test_a_missing_directory(tmp_path: Path) -> None:

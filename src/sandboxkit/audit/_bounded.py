@@ -96,10 +96,10 @@ def _careful(event: AuditEvent, secrets: SecretRegistry, room: int) -> AuditEven
     fields: dict[str, Any] = {}
     masked, cut = [], []
     for name, value in event.fields.items():
-        if name in RESERVED:
-            continue
         press = _Press(secrets, room)
         key = press.text(str(name))
+        if key in RESERVED:
+            continue
         fields[key] = press.value(value, _MAX_DEPTH)
         masked += [key] if press.has_masked else []
         cut += [key] if press.has_cut else []

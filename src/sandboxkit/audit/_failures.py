@@ -51,6 +51,8 @@ def failure(path: str, exc: OSError) -> AuditError:
     number = exc.errno or 0
     folder = os.path.dirname(os.path.abspath(path))
     remedy = _REMEDIES.get(number, _OTHERWISE).format(folder=folder, uid=os.geteuid(), number=number)
+    if number == errno.ENOENT and os.path.isdir(folder):  # it was to be read
+        remedy = "name a file that is there"
     return AuditError(path, exc.strerror or str(exc), remedy=remedy)
 
 

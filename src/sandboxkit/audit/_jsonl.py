@@ -42,6 +42,8 @@ __all__ = ["JsonlAudit"]
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _BEGINNING = encoded({"schema": SCHEMA_VERSION})[:-1] + b","
 """How every record begins; in a file without a whole one, every line has to, as far as it goes."""
+_MOST_BAD_LINES = 1000
+"""Crashes leave one each; more of them in a row are something else."""
 _SEAL_BYTES = 256
 """At least what the chain adds to a record."""
 
@@ -261,6 +263,7 @@ class JsonlAudit:
     def _read_end(self, fd: int, size: int) -> _End:
         is_open = bool(size) and os.pread(fd, 1, size - 1) != b"\n"
         bad: list[bytes] = []
+        left = LONGEST_LINE
         head = None
         for _, line in last_lines(fd, size):
             if (link := Link.of(line)) and self._is_ours(link) and link.fits(line, self._key):
@@ -271,8 +274,9 @@ class JsonlAudit:
                     self._path, "it was begun by a version before 0.2, whose chain is another", remedy="rename it"
                 )
             bad.append(line)
-            if sum(map(len, bad)) > LONGEST_LINE:
-                raise AuditError(self._path, "it ends in 16 MiB that are no records", remedy="rename it")
+            left -= len(line) + 1
+            if left < 0 or len(bad) > _MOST_BAD_LINES:
+                raise AuditError(self._path, "too much of its end is no records", remedy="rename it")
         if head is None and not all(map(_may_be_ours, bad)):
             raise AuditError(self._path, "it holds lines that are no records of a log", remedy=f"rename it, {CHOICE}")
         return _End(head, _torn(bad, is_open=is_open), is_open)
@@ -328,7 +332,7 @@ class JsonlAudit:
                     remedy="free the disk, or name another file",
                 )
             if self._fsync:
-                os.fdatasync(fd)
+                _sync(fd)
         except OSError:
             self._known = None
             with contextlib.suppress(OSError):  # what stays is half a line, which the next record marks
@@ -375,6 +379,10 @@ class JsonlAudit:
         for path in rotated(self._path)[:-keep]:
             with contextlib.suppress(FileNotFoundError):  # another process was faster
                 os.unlink(path)
+
+
+_sync = getattr(os, "fdatasync", os.fsync)
+"""Darwin has no fdatasync."""
 
 
 def _torn(bad: list[bytes], *, is_open: bool) -> dict[str, Any]:
