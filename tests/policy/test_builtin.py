@@ -27,7 +27,8 @@ def test_rule_keeps_to_its_examples(rule: PolicyRule) -> None:
 
 @pytest.mark.parametrize("row", POLICY.floor(), ids=lambda row: row.id)
 def test_floor_row_keeps_to_its_examples(row: FloorRow) -> None:
-    assert row.limit or (row.match and row.not_match)
+    assert row.match
+    assert row.not_match
     bare = ExecPolicy.empty(default=PolicyAction.ALLOW)
     for example in row.match:
         evaluation = bare.evaluate(example, context=EXAMPLE_CONTEXT)
@@ -51,7 +52,7 @@ def test_no_rule_is_shadowed() -> None:
 
 def test_the_names_of_the_floor_are_the_categories_of_the_design() -> None:
     categories = {row.id.split(".")[1] for row in POLICY.floor()}
-    assert categories == {"destruction", "devices", "credentials", "download-to-shell", "backdoors", "limits"}
+    assert categories == {"destruction", "devices", "credentials", "download-to-shell", "backdoors", "exfiltration"}
 
 
 DIRECT = [
@@ -67,6 +68,7 @@ DIRECT = [
     "whoami",
     "hostname",
     "printf %s x",
+    "printf %s -x",
     "/usr/bin/ls",
     "[ -f x ]",
 ]
@@ -77,7 +79,10 @@ BOXED = [
     "find . -name x",
     "head x",
     "sed -n 1p f",
-    "printf %s -x",
+    "ls -la | cat",
+    "echo $(id)",
+    "bash -c ls",
+    "timeout 10 cat x",
     "df -h",
     "hostname -f",
 ]
@@ -89,7 +94,6 @@ NOT_ALLOWED = [
     "./ls",
     "/tmp/ls",
     "/usr/bin/../bin/ls",
-    "ls -la | cat",
     "sort -o x y",
     "find . -delete",
     "rg --pre x y",
@@ -102,7 +106,6 @@ NOT_ALLOWED = [
     "uniq a b",
     "sed -n '1e id' f",
     "sed -i s/a/b/ f",
-    "echo $(id)",
     "cat .env",
 ]
 
@@ -132,7 +135,7 @@ ACTIONS = {
         "npm install",
         "make",
         "python3 x.py",
-        "bash -c ls",
+        "sh -c ls",
         "rm -rf build",
         "chmod +x run.sh",
         "env A=1 ls",

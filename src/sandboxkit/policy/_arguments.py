@@ -23,6 +23,7 @@ __all__ = ["ArgumentSet", "is_option"]
 _DIGITS = tuple(f"-{digit}" for digit in "0123456789")
 _REST = " **"
 _WILDCARDS = re.compile(r"[*?]")
+_HOLES = re.compile(rf"[*?\[\]{UNKNOWN}]+")
 
 
 def is_option(argument: str) -> bool:
@@ -301,12 +302,12 @@ def _is_alike(argument: str, glob: str, unknown: Unknown) -> bool:
     of its last component, or the end of it. A file-name pattern that begins with a
     wildcard takes no name that begins with a dot.
     """
-    begun, _, rest = argument.rpartition("/")[2].partition(UNKNOWN)
-    end = rest.rpartition(UNKNOWN)[2]
+    if not _may_begin_alike(_HOLES.split(argument, maxsplit=1)[0], _WILDCARDS.split(glob, maxsplit=1)[0]):
+        return False
+    begun, *rest = _HOLES.split(argument.rpartition("/")[2])
+    end = rest[-1] if rest else ""
     name = glob.rpartition("/")[2]
     literal = _WILDCARDS.split(name)
-    if not _may_begin_alike(argument.partition(UNKNOWN)[0], _WILDCARDS.split(glob)[0]):
-        return False
     if begun:
         return bool(literal[0]) and _may_begin_alike(begun, literal[0]) and _may_end_alike(end, literal)
     if not end or len(literal) > 1 or (unknown.doubt is Doubt.PATTERN and name.startswith(".")):

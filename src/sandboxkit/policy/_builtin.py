@@ -17,6 +17,10 @@ __all__ = ["CATEGORIES", "builtin_floor", "builtin_layer"]
 
 CATEGORIES = (
     "read_only",
+    "builtins",
+    "wrappers",
+    "variables",
+    "versions",
     "version_control",
     "packages",
     "build",
