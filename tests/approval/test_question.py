@@ -83,6 +83,11 @@ def test_why_something_is_not_on_offer_is_said() -> None:
     assert "  a  " not in text
 
 
+def test_what_nobody_remembers_is_not_spoken_of() -> None:
+    text = shown(replace(REQUEST, offer=ApprovalOffer("sandbox", GRANT)))
+    assert text.endswith("  y  exactly this, in this box, once\n  anything else is a no")
+
+
 def test_a_run_without_a_box_is_no_small_print() -> None:
     text = shown(replace(REQUEST, offer=replace(ALL, mode="unsandboxed")))
     assert "box        NONE" in text

@@ -191,6 +191,15 @@ async def test_the_offer_says_what_may_be_remembered(store: GrantStore) -> None:
     }
 
 
+async def test_a_session_need_not_be_on_offer(store: GrantStore) -> None:
+    person = Person(remember="session")
+    with pytest.raises(ApprovalError, match="which is not on offer: it is not remembered here; on offer: once, always"):
+        await ask(RememberingApprover(person, store=store, session=False))
+    person.answer = ApprovalReply(approved=True)
+    await ask(RememberingApprover(person, store=store, session=False), request("bash"))
+    assert person.asked[1].offer.remember == ("once",)
+
+
 async def test_always_where_it_is_not_on_offer_is_a_no(store: GrantStore) -> None:
     approver = RememberingApprover(Person(remember="always"), store=store)
     with pytest.raises(ApprovalError, match=r"the answer was 'always', which is not on offer: 'bash' is a shell"):

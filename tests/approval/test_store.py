@@ -359,7 +359,7 @@ def test_several_processes_lose_nothing(store: GrantStore) -> None:
 def test_a_process_that_is_killed_leaves_a_whole_file(store: GrantStore) -> None:
     store.add(GRANT)
     seen = 0
-    for number in range(8):
+    for number in range(4):
         with _start(store, str(number), 10_000) as child:
             try:
                 while len(store.grants()) <= seen + 2 and child.poll() is None:

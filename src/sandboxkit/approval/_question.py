@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 
     from sandboxkit.model import ApprovalOffer, ApprovalRequest, Remember, RuleMatch, SandboxSpec
 
-__all__ = ["MAX_CHARS", "answer_of", "asked_text", "prompt", "question"]
+__all__ = ["MAX_CHARS", "NO_WORDS", "answer_of", "asked_text", "prompt", "question"]
 
 MAX_CHARS = 20_000
 """Longer commands are not put to a person: nobody reads them."""
 _LONG_LINES = 20
 _NAMED_LETTERS = 4
+
+NO_WORDS = frozenset({"", "n", "no"})
 
 _WORDS: dict[str, Remember] = {
     "y": "once",
@@ -157,9 +159,8 @@ def _grants(offer: ApprovalOffer, now: float) -> Iterator[str]:
                 yield f"  s  {exactly} until this application ends"
             case "always":
                 yield f"  a  {exactly} {_until(offer, now)}"
-    for choice, reason in offer.refused.items():
-        if choice == "always" and "session" in offer.remember:
-            yield f"     not on offer: always, because {visible(reason)}"
+    if "always" in offer.refused and "session" not in offer.refused:  # both, where nobody remembers anything
+        yield f"     not on offer: always, because {visible(offer.refused['always'])}"
     yield "  anything else is a no"
 
 

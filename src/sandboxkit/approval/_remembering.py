@@ -54,6 +54,8 @@ class RememberingApprover:
     Args:
         inner: Who is asked what is not remembered.
         store: Where `always` is kept; None offers only `session`.
+        session: Whether `session` is on offer; not worth it where the application ends
+            after one command.
         always_seconds: How long `always` counts, in seconds. 30 days: long enough not to
             be asked daily, short enough that nobody has to remember to revoke it.
         clock: Gives the seconds since the epoch.
@@ -64,6 +66,7 @@ class RememberingApprover:
         inner: Approver,
         *,
         store: GrantStore | None = None,
+        session: bool = True,
         always_seconds: float = 30 * DAY,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -71,6 +74,7 @@ class RememberingApprover:
             raise ValueError(f"always_seconds {always_seconds}: give a positive number of seconds, at most 366 days")
         self._inner = inner
         self._store = store
+        self._choices: tuple[Remember, ...] = ("once", "session") if session else ("once",)
         self._always_seconds = always_seconds
         self._clock = clock
         self._session: dict[str, RememberedGrant] = {}
@@ -162,16 +166,16 @@ class RememberingApprover:
 
     def _offer(self, offer: ApprovalOffer, refusal: str | None) -> ApprovalOffer:
         if refusal is not None:
-            return replace(offer, remember=("once", "session"), refused={"always": refusal}, always_seconds=None)
-        return replace(offer, remember=("once", "session", "always"), refused={}, always_seconds=self._always_seconds)
+            return replace(offer, remember=self._choices, refused={"always": refusal}, always_seconds=None)
+        return replace(offer, remember=(*self._choices, "always"), refused={}, always_seconds=self._always_seconds)
 
     async def _keep(self, reply: ApprovalReply, request: ApprovalRequest, offer: ApprovalOffer, grant: Grant) -> None:
         choice: Remember = reply.remember
         if choice not in offer.remember:
-            because = offer.refused.get(choice, "it is not on offer")
+            because = offer.refused.get(choice, "it is not remembered here")
             raise ApprovalError(
                 request.evaluation,
-                f"the answer was {choice!r}, which is not on offer: {because}; answer once or for the session",
+                f"the answer was {choice!r}, which is not on offer: {because}; on offer: {', '.join(offer.remember)}",
             )
         now = self._clock()
         kept = RememberedGrant(

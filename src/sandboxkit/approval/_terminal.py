@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, final
 
 import anyio
 
-from sandboxkit.approval._question import MAX_CHARS, answer_of, asked_text, prompt, question
+from sandboxkit.approval._question import MAX_CHARS, NO_WORDS, answer_of, asked_text, prompt, question
 from sandboxkit.errors import ApprovalError
 from sandboxkit.model import ApprovalReply
 
@@ -127,9 +127,12 @@ def _reply(answer: bytes, request: ApprovalRequest) -> ApprovalReply:
         return ApprovalReply(approved=False, reason="Ctrl-C at the terminal")
     if not answer.endswith(b"\n"):
         return ApprovalReply(approved=False, reason="the terminal's input ended without an answer")
-    choice = answer_of(answer.decode("ascii", "replace"))
+    line = answer.decode("ascii", "replace")
+    choice = answer_of(line)
     if choice is None:
-        return ApprovalReply(approved=False, reason="the answer at the terminal was no yes")
+        is_no = line.strip().lower() in NO_WORDS
+        reason = "no, at the terminal" if is_no else "the answer at the terminal was none of those on offer"
+        return ApprovalReply(approved=False, reason=reason)
     if choice not in request.offer.remember:
         because = request.offer.refused.get(choice, "it is not on offer")
         return ApprovalReply(approved=False, reason=f"the answer at the terminal was {choice!r}, and {because}")

@@ -42,7 +42,7 @@ def run(options: argparse.Namespace, report: Report) -> int:
     Runs the command in a box and passes on what it wrote and how it ended.
     """
     spec = spec_of(options)
-    router = _asking_router(options) if options.ask else None
+    router = _router(options) if options.ask or options.policy else None
     routed = sync.route(command_of(options), spec=spec, router=router, stdin=_input(), timeout=options.timeout)
     result = routed.result
     code, status = _exit(result)
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace, report: Report) -> int:
 
 
 def _asking_router(options: argparse.Namespace) -> AutoSandboxRouter:
-    approver = RememberingApprover(TerminalApprover(), store=GrantStore(options.grants))
+    approver = RememberingApprover(TerminalApprover(), store=GrantStore(options.grants), session=False)
     return AutoSandboxRouter(approver=approver)
 
 
