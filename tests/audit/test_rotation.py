@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -151,6 +152,28 @@ def test_without_room_for_a_new_name_it_says_so(tmp_path: Path) -> None:
     with pytest.raises(AuditError, match="at most 255 bytes in a name"):
         sink.write(event())
     assert verify(path) == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a tiny file system takes root")
+def test_a_disk_that_is_full_in_a_rotation_loses_nothing(tmp_path: Path) -> None:
+    full = tmp_path / "full"
+    full.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k,nr_inodes=6", "tmpfs", full], check=True)
+    try:
+        sink = JsonlAudit(full / "a", rotation=Rotation(max_records=3))
+        count = 0
+        with pytest.raises(AuditError, match=r"(No space left on device|bytes fitted); free the disk"):  # noqa: PT012 - when the disk is full is what is looked for
+            for count in range(100):
+                sink.write(event(count, text="x" * 700))
+        found = examine(full / "a")
+        assert (found.is_whole, found.records) == (True, count)
+        (full / "a.000001").unlink()
+        sink.write(event(count))
+        JsonlAudit(full / "a").write(event(count))
+        found = examine(full / "a")
+        assert (found.is_whole, found.first, found.records) == (True, 4, count - 1)
+    finally:
+        subprocess.run(["umount", full], check=True)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may do it all the same")
