@@ -15,8 +15,8 @@ from sandboxkit import errors
 from sandboxkit.cli._exit import _TABLE, EPILOG, Exit, exit_of, reserved
 from sandboxkit.cli._output import printable, shortened, table
 
-VERBS = ("run", "check", "explain", "audit", "doctor", "backends", "demo")
-FAMILIES = {"audit": ("verify", "tail", "grep", "schema")}
+VERBS = ("run", "check", "explain", "audit", "policy", "doctor", "backends", "demo", "completion")
+FAMILIES = {"audit": ("verify", "tail", "grep", "schema"), "policy": ("lint", "test", "show", "replay", "schema")}
 
 
 def test_help_names_every_verb_and_code(cli: Cli) -> None:

@@ -12,10 +12,11 @@ import anyio
 from sandboxkit.cli._box import spec_of
 from sandboxkit.cli._exit import Exit
 from sandboxkit.cli._output import enforcement_table, printable, say, table
+from sandboxkit.cli._policy_files import policy_of
 from sandboxkit.cli._run import command_of
 from sandboxkit.model import PolicyAction, SandboxSpec
 from sandboxkit.policy import diagnostic
-from sandboxkit.router import default_router
+from sandboxkit.router import AutoSandboxRouter, default_router
 
 if TYPE_CHECKING:
     import argparse
@@ -35,7 +36,7 @@ def check(options: argparse.Namespace, report: Report) -> int:
     """
     Prints the policy's decision about the command, with carets under what decided.
     """
-    evaluation = default_router().evaluate(command_of(options), spec=SandboxSpec.read_only())
+    evaluation = _router(options).evaluate(command_of(options), spec=SandboxSpec.read_only())
     code = _CODES.get(evaluation.action, Exit.DONE)
     if not report.is_json:
         say(_decision(evaluation))
@@ -48,13 +49,17 @@ def explain(options: argparse.Namespace, report: Report) -> int:
     """
 
     async def ask() -> Explanation:
-        return await default_router().explain(command_of(options), spec=spec_of(options))
+        return await _router(options).explain(command_of(options), spec=spec_of(options))
 
     found = anyio.run(ask)
     code = _CODES.get(found.evaluation.action, _refusal(found) if found.mode == "refused" else Exit.DONE)
     if not report.is_json:
         say("\n\n".join(_explanation(found)))
     return report.done(code, "explained", found.to_dict())
+
+
+def _router(options: argparse.Namespace) -> AutoSandboxRouter:
+    return AutoSandboxRouter(policy=policy_of(options.policy)) if options.policy else default_router()
 
 
 def _refusal(found: Explanation) -> Exit:

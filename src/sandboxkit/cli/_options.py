@@ -10,7 +10,8 @@ import os
 from sandboxkit.cli._audit_arguments import add_audit_arguments
 from sandboxkit.cli._exit import EPILOG
 from sandboxkit.cli._grant_arguments import add_ask_options, add_grant_arguments
-from sandboxkit.cli._verbs import Parser, Verbs
+from sandboxkit.cli._policy_arguments import add_policy_arguments, add_policy_option
+from sandboxkit.cli._verbs import Formatter, Parser, Verbs
 
 __all__ = ["ROOMS", "parser"]
 
@@ -32,17 +33,20 @@ def parser() -> Parser:
         prog="sandboxkit",
         description=_DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Formatter,
         allow_abbrev=False,
     )
     root.add_argument("--version", action="store_true", help="print the version")
     verbs = Verbs(root.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser), _common())
     _add_commands(verbs)
+    add_policy_arguments(verbs)
     add_audit_arguments(verbs)
     add_grant_arguments(verbs)
     verbs.add("doctor", "look at this machine, with remedies", _DOCTOR)
     verbs.add("backends", "list the backends", _BACKENDS)
     verbs.add("demo", "show it at work, and check it", _DEMO)
+    completion = verbs.add("completion", "complete the command line in a shell", _COMPLETION, takes="SHELL")
+    completion.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
     return root
 
 
@@ -85,6 +89,8 @@ def _add_commands(verbs: Verbs) -> None:
     run.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD", help=_COMMAND_HELP)
     check = verbs.add("check", "say what the policy decides", _CHECK, takes="-- CMD", epilog=EPILOG)
     explain = verbs.add("explain", "say what would be done", _EXPLAIN, box, takes="-- CMD", epilog=EPILOG)
+    for verb in (run, check, explain):
+        add_policy_option(verb, "a rule file that decides beside the built-in rules")
     for verb in (check, explain):
         verb.add_argument("command", nargs=argparse.REMAINDER, metavar="CMD", help=_COMMAND_HELP)
 
@@ -116,16 +122,25 @@ Runs a few commands in a temporary directory of its own that show what is allowe
 and refused, and ends with what was enforced. Ends with 1 if anything that must be
 refused was not.
 """
+_COMPLETION = """\
+Prints a script that completes the command line of sandboxkit:
+
+  bash  source <(sandboxkit completion bash)
+  zsh   sandboxkit completion zsh >"${fpath[1]}/_sandboxkit"
+  fish  sandboxkit completion fish >~/.config/fish/completions/sandboxkit.fish
+"""
 
 ROOMS = {
     "run": "_run",
     "check": "_check",
     "explain": "_check",
+    "policy": "_policy",
     "audit": "_audit",
     "grants": "_grants",
     "doctor": "_doctor",
     "backends": "_doctor",
     "demo": "_demo",
+    "completion": "_completion",
 }
 """
 The module with the function for each verb, or for the members of each family.

@@ -14,6 +14,7 @@ from sandboxkit.approval import GrantStore, RememberingApprover, TerminalApprove
 from sandboxkit.cli._box import spec_of
 from sandboxkit.cli._exit import Exit, reserved
 from sandboxkit.cli._output import note, write
+from sandboxkit.cli._policy_files import policy_of
 from sandboxkit.errors import SpecError
 from sandboxkit.model import Termination
 from sandboxkit.router import AutoSandboxRouter
@@ -53,9 +54,11 @@ def run(options: argparse.Namespace, report: Report) -> int:
     return report.done(code, status, routed.to_dict())
 
 
-def _asking_router(options: argparse.Namespace) -> AutoSandboxRouter:
-    approver = RememberingApprover(TerminalApprover(), store=GrantStore(options.grants), session=False)
-    return AutoSandboxRouter(approver=approver)
+def _router(options: argparse.Namespace) -> AutoSandboxRouter:
+    store = GrantStore(options.grants)
+    approver = RememberingApprover(TerminalApprover(), store=store, session=False) if options.ask else None
+    policy = policy_of(options.policy) if options.policy else None
+    return AutoSandboxRouter(policy=policy, approver=approver)
 
 
 def command_of(options: argparse.Namespace) -> str | list[str]:

@@ -8,7 +8,7 @@ import argparse
 from dataclasses import dataclass
 from typing import NoReturn
 
-__all__ = ["Parser", "Usage", "Verbs"]
+__all__ = ["Formatter", "Parser", "Usage", "Verbs"]
 
 
 class Usage(Exception):  # noqa: N818 - not an error of the tree: it never leaves this room
@@ -34,6 +34,22 @@ class Parser(argparse.ArgumentParser):
             Usage: Always.
         """
         raise Usage(message, self.format_usage())
+
+
+class Formatter(argparse.RawDescriptionHelpFormatter):
+    """
+    Descriptions as they are written, and room for the longest verb, whose indent
+    argparse does not count.
+    """
+
+    def add_argument(self, action: argparse.Action) -> None:
+        """
+        Takes *action* into the help.
+        """
+        super().add_argument(action)
+        if isinstance(action, argparse._SubParsersAction):
+            longest = max((len(choice.dest) for choice in action._choices_actions), default=0)
+            self._action_max_length = max(self._action_max_length, longest + 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +80,7 @@ class Verbs:
             description=details,
             epilog=epilog,
             parents=[*parents, self.common],
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=Formatter,
             allow_abbrev=False,
         )
 
@@ -78,7 +94,7 @@ class Verbs:
             usage=f"{called} VERB [options]",
             help=summary,
             description=details,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=Formatter,
             allow_abbrev=False,
         )
         return Verbs(

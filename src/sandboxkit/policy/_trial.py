@@ -53,6 +53,7 @@ class Outcome:
         found: What came out, in words.
         is_right: Whether that is the same.
         evaluation: The decision, or None where there is no such command.
+        reason: Why that was expected, as far as the file says it.
     """
 
     kind: str
@@ -62,6 +63,7 @@ class Outcome:
     found: str
     is_right: bool
     evaluation: PolicyEvaluation | None = None
+    reason: str = ""
 
 
 def trials(
@@ -115,10 +117,12 @@ def _tested(policy: ExecPolicy, subject: str, test: RuleTest, context: Evaluatio
     try:
         evaluation = policy.evaluate(test.command, context=context)
     except CommandError as error:
-        return Outcome("tests", subject, test.command, expected, f"no command: {error}", is_right=False)
+        return Outcome(
+            "tests", subject, test.command, expected, f"no command: {error}", is_right=False, reason=test.reason
+        )
     deciding = {match.rule_id for match in evaluation.matches if match.decided}
     is_right = evaluation.action is test.action and (not test.rule or test.rule in deciding)
-    return Outcome("tests", subject, test.command, expected, _found(evaluation), is_right, evaluation)
+    return Outcome("tests", subject, test.command, expected, _found(evaluation), is_right, evaluation, test.reason)
 
 
 def _found(evaluation: PolicyEvaluation) -> str:

@@ -1,0 +1,144 @@
+"""
+The decisions of an audit log, made again by other rules.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sandboxkit.audit import read_records
+from sandboxkit.errors import CommandError
+from sandboxkit.model import EvaluationContext, PolicyAction
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    from sandboxkit.audit import AuditRecord
+    from sandboxkit.policy import ExecPolicy
+
+__all__ = ["Change", "Replayed", "replayed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """
+    A command that other rules decide otherwise.
+
+    Attributes:
+        command: The command.
+        cwd: The working directory it was judged for.
+        before: The action in the record.
+        after: The action by the rules given.
+        reason: Why, by those.
+        times: How many decisions there were about it.
+    """
+
+    command: str | tuple[str, ...]
+    cwd: str | None
+    before: PolicyAction
+    after: PolicyAction
+    reason: str
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """
+    What came of a log.
+
+    Attributes:
+        decisions: How many were made again.
+        changes: Those that come out otherwise, most frequent first.
+        left_out: How many could not be made again, by why.
+    """
+
+    decisions: int
+    changes: tuple[Change, ...]
+    left_out: Mapping[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        A JSON-ready form.
+        """
+        return {
+            "decisions": self.decisions,
+            "changed": sum(change.times for change in self.changes),
+            "left_out": dict(self.left_out),
+            "changes": [
+                {
+                    "command": change.command,
+                    "cwd": change.cwd,
+                    "before": str(change.before),
+                    "after": str(change.after),
+                    "reason": change.reason,
+                    "times": change.times,
+                }
+                for change in self.changes
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    command: str | tuple[str, ...]
+    cwd: str | None
+    home: str | None
+    workspace_roots: tuple[str, ...]
+    before: PolicyAction
+
+
+def replayed(policy: ExecPolicy, log: str | os.PathLike[str]) -> Replayed:
+    """
+    Every decision in *log* made again by *policy*, for the place it was made for.
+
+    Raises:
+        AuditError: The log cannot be read.
+    """
+    left_out: Counter[str] = Counter()
+    cases: Counter[_Case] = Counter()
+    for record in read_records(log):
+        case = _case(record)
+        if isinstance(case, _Case):
+            cases[case] += 1
+        elif case:
+            left_out[case] += 1
+    changes, refused = [], 0
+    for case, times in cases.items():
+        try:
+            change = _change(policy, case, times)
+        except CommandError:
+            refused += times
+            continue
+        if change:
+            changes.append(change)
+    if refused:
+        left_out["no command any more"] = refused
+    changes.sort(key=lambda change: (-change.times, change.before, change.after, str(change.command)))
+    return Replayed(sum(cases.values()) - refused, tuple(changes), left_out)
+
+
+def _case(record: AuditRecord) -> _Case | str | None:
+    """
+    What was decided; why it cannot be decided again; or None for a record that is about
+    something else.
+    """
+    if record.kind != "decided" or record.action is None:
+        return None
+    try:
+        before = PolicyAction.from_name(record.action)
+    except ValueError:
+        return "with an unknown action"
+    if record.command is None or not record.is_exact:
+        return "masked, cut or without their place"
+    return _Case(record.command, record.cwd, record.home, record.workspace_roots, before)
+
+
+def _change(policy: ExecPolicy, case: _Case, times: int) -> Change | None:
+    context = EvaluationContext(cwd=case.cwd, home=case.home, workspace_roots=case.workspace_roots)
+    evaluation = policy.evaluate(case.command, context=context)
+    if evaluation.action is case.before:
+        return None
+    return Change(case.command, case.cwd, case.before, evaluation.action, evaluation.reason, times)
