@@ -22,6 +22,7 @@ __all__ = ["ArgumentSet", "is_option"]
 
 _DIGITS = tuple(f"-{digit}" for digit in "0123456789")
 _REST = " **"
+_MAX_NEEDLES = 8
 _WILDCARDS = re.compile(r"[*?]")
 _HOLES = re.compile(rf"[*?\[\]{UNKNOWN}]+")
 
@@ -46,6 +47,43 @@ class _Value(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class _Globs:
+    """
+    Globs as one pattern; each alternative keeps to linear time.
+
+    Attributes:
+        pattern: The alternatives.
+        needles: Texts of which one is in every text that matches: they are found
+            faster than the pattern fails.
+    """
+
+    pattern: re.Pattern[str]
+    needles: tuple[str, ...]
+
+    @classmethod
+    def of(cls, globs: Iterable[str]) -> _Globs | None:
+        """
+        The pattern for all of *globs*, or None where there are none.
+        """
+        listed = tuple(globs)
+        if not listed:
+            return None
+        pattern = re.compile("|".join(f"(?:{glob_pattern(glob).pattern})" for glob in listed), re.DOTALL)
+        needles = {max(_WILDCARDS.split(glob), key=len) for glob in listed}
+        fewest = tuple(one for one in needles if not any(other in one for other in needles if other != one))
+        return cls(pattern, fewest if len(fewest) <= _MAX_NEEDLES else ("",))
+
+    def has(self, text: str) -> bool:
+        """
+        Whether one of them matches the whole of *text*.
+        """
+        for needle in self.needles:
+            if needle in text:
+                return self.pattern.fullmatch(text) is not None
+        return False
+
+
+@dataclass(frozen=True, slots=True)
 class ArgumentSet:
     """
     A list of argument patterns, ready to be asked. `RuleConstraints` has the grammar.
@@ -54,32 +92,36 @@ class ArgumentSet:
         options: How many further arguments each option takes that stands alone.
         attached: The options that may have a value behind ``=``.
         letters: The short options.
+        flags: Those of them that take no value.
         names: The long options.
         words: The options like those of find, and the operands without wildcards.
-        option_globs, operand_globs: One pattern for all globs of a kind, or None.
+        option_globs, operand_globs: The globs of a kind.
         globs: The texts of the patterns for operands.
-        rest: One pattern for the operands behind which anything may follow, or None.
+        rest: The globs for operands behind which anything may follow.
         takes_any_operand: Whether ``*`` is in the list.
         takes_any_rest: Whether anything may follow any operand.
         takes_anything: Whether ``**`` is in the list.
         is_getopt: Whether letters stand in clusters and ``--`` ends the options. Tools
             with options like those of find look at every argument as a whole.
+        names_options: Whether there is any option in the list.
         takes_unknown: Whether words that only the shell will know may be anything.
     """
 
     options: Mapping[str, int]
     attached: frozenset[str]
     letters: Mapping[str, _Value]
+    flags: frozenset[str]
     names: tuple[str, ...]
     words: frozenset[str]
-    option_globs: re.Pattern[str] | None
-    operand_globs: re.Pattern[str] | None
+    option_globs: _Globs | None
+    operand_globs: _Globs | None
     globs: tuple[str, ...]
-    rest: re.Pattern[str] | None
+    rest: _Globs | None
     takes_any_operand: bool
     takes_any_rest: bool
     takes_anything: bool
     is_getopt: bool
+    names_options: bool
     takes_unknown: bool
 
     @classmethod
@@ -90,22 +132,25 @@ class ArgumentSet:
         listed = tuple(digit for pattern in patterns for digit in (_DIGITS if pattern == "-#" else (pattern,)))
         named = [_named(pattern) for pattern in listed if is_option(pattern) and not _is_glob(pattern)]
         words = [name for name, _ in named if len(name) > 2 and not name.startswith("--")]
+        letters = {name[1]: value for name, value in named if len(name) == 2 and name != "--"}
         rest = [pattern.removesuffix(_REST) for pattern in listed if pattern.endswith(_REST)]
         globs = [text for text in listed if not is_option(text) and text != "**" and not text.endswith(_REST)]
         return cls(
             options={name: int(value is _Value.NEEDED) for name, value in named},
             attached=frozenset(name for name, value in named if len(name) > 2 and value is not _Value.NONE),
-            letters={name[1]: value for name, value in named if len(name) == 2 and name != "--"},
+            letters=letters,
+            flags=frozenset(letter for letter, value in letters.items() if value is _Value.NONE),
             names=tuple(name for name, _ in named if name.startswith("--") and len(name) > 2),
             words=frozenset(words) | frozenset(text for text in globs if not _is_glob(text)),
-            option_globs=_any_of(text for text in listed if is_option(text) and _is_glob(text)),
-            operand_globs=_any_of(text for text in globs if _is_glob(text)),
+            option_globs=_Globs.of(text for text in listed if is_option(text) and _is_glob(text)),
+            operand_globs=_Globs.of(text for text in globs if _is_glob(text)),
             globs=tuple(globs),
-            rest=_any_of(rest),
+            rest=_Globs.of(rest),
             takes_any_operand="*" in globs,
             takes_any_rest="*" in rest,
             takes_anything="**" in listed,
             is_getopt=not words,
+            names_options=any(map(is_option, listed)),
             takes_unknown=takes_unknown,
         )
 
@@ -138,7 +183,12 @@ class ArgumentSet:
             doubt = doubts.get(position) if doubts else None
             position += 1
             if doubt is not None:
-                if in_doubt or (not options_end and self._has_begun(doubt)):
+                if in_doubt:
+                    # With a list for operands behind which anything may follow, it may be one.
+                    if self.rest:
+                        return True
+                    continue
+                if not options_end and self._has_begun(doubt):
                     continue
                 if not self._takes(doubt, max_operands, options_end=options_end):
                     return False
@@ -147,7 +197,7 @@ class ArgumentSet:
                     return max_operands is None
             elif options_end or argument[:1] != "-" or argument == "-":
                 operands += 1
-                if self.rest and self.rest.fullmatch(argument):
+                if self.rest and self.rest.has(argument):
                     return max_operands is None or operands + end - position <= max_operands
                 if not self.takes_any_operand and not self._has_operand(argument):
                     return False
@@ -178,8 +228,10 @@ class ArgumentSet:
         if self.takes_anything:
             return True
         doubts = dict(unknown)
+        if not doubts:
+            return any(map(self._touched, arguments))
         for position, argument in enumerate(arguments):
-            if doubts and position in doubts:
+            if position in doubts:
                 if in_doubt and self._may_touch(argument, doubts[position]):
                     return True
             elif self._touched(argument):
@@ -193,12 +245,14 @@ class ArgumentSet:
         taken = self.options.get(argument)
         if taken is not None:
             return taken
+        if self.is_getopt and self.flags.issuperset(argument[1:]):
+            return 0
         name, equals, _ = argument.partition("=")
         if equals and name in self.attached:
             return 0
         if self.is_getopt and argument[1] != "-" and (taken := self._taken_by_letters(argument)) is not None:
             return taken
-        return 0 if self.option_globs and self.option_globs.fullmatch(argument) else None
+        return 0 if self.option_globs and self.option_globs.has(argument) else None
 
     def _taken_by_letters(self, argument: str) -> int | None:
         for place, letter in enumerate(argument[1:], 2):
@@ -210,7 +264,7 @@ class ArgumentSet:
         return 0
 
     def _has_operand(self, argument: str) -> bool:
-        return argument in self.words or bool(self.operand_globs and self.operand_globs.fullmatch(argument))
+        return argument in self.words or bool(self.operand_globs and self.operand_globs.has(argument))
 
     def _takes(self, unknown: Unknown, max_operands: int | None, *, options_end: bool) -> bool:
         """
@@ -251,22 +305,22 @@ class ArgumentSet:
         return self._takes(unknown, max_operands, options_end=False)
 
     def _touched(self, argument: str) -> bool:
-        if self._has_operand(argument):
+        if argument in self.words or (self.operand_globs is not None and self.operand_globs.has(argument)):
             return True
-        if argument[:1] != "-" or argument == "-":
+        if not self.names_options or argument[:1] != "-" or argument == "-":
             return False
         name = argument.partition("=")[0]
         if argument.startswith("--"):
             return len(name) > 2 and any(known.startswith(name) for known in self.names)
         if name in self.words or not self.letters.keys().isdisjoint(argument[1:]):
             return True
-        return bool(self.option_globs and self.option_globs.fullmatch(argument))
+        return bool(self.option_globs and self.option_globs.has(argument))
 
     def _may_touch(self, argument: str, unknown: Unknown) -> bool:
-        if unknown.is_output and (self.globs or self.options):
+        if unknown.is_output and (self.globs or self.names_options):
             return True
         may_be_option = unknown.doubt is Doubt.WORDS or unknown.known[:1] in ("", "-")
-        if may_be_option and (self.options or self.option_globs):
+        if may_be_option and self.names_options:
             return True
         return self._touched(argument) or any(_is_alike(argument, glob, unknown) for glob in self.globs)
 
@@ -280,14 +334,6 @@ def _begins_all(glob: str, known: str) -> bool:
     Whether *glob* takes every text that begins with *known*.
     """
     return glob[-1:] == "*" and not _is_glob(glob[:-1]) and known.startswith(glob[:-1])
-
-
-def _any_of(globs: Iterable[str]) -> re.Pattern[str] | None:
-    """
-    One pattern for all of *globs*; each alternative keeps to linear time.
-    """
-    pieces = [glob_pattern(glob).pattern for glob in globs]
-    return re.compile("|".join(f"(?:{piece})" for piece in pieces), re.DOTALL) if pieces else None
 
 
 def _named(pattern: str) -> tuple[str, _Value]:
