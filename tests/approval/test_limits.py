@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """
-    `work` may be written by a box, `tools` may not; both hold the same files.
+    `desk` may be written by a box, `tools` may not; both hold the same files.
     """
-    for folder in ("work", "tools"):
+    for folder in ("desk", "tools"):
         (tmp_path / folder).mkdir()
         for name in ("tool", "run.sh", "x.py", "x.js", "Makefile", "data.csv"):
             (tmp_path / folder / name).write_text("#!/bin/sh\n" if name == "tool" else "")
         (tmp_path / folder / "tool").chmod(0o755)
     (tmp_path / "tools" / "shell").symlink_to("/bin/bash")
-    (tmp_path / "tools" / "link.py").symlink_to(tmp_path / "work" / "x.py")
-    (tmp_path / "work" / "safe").symlink_to(tmp_path / "tools" / "tool")
+    (tmp_path / "tools" / "link.py").symlink_to(tmp_path / "desk" / "x.py")
+    (tmp_path / "desk" / "safe").symlink_to(tmp_path / "tools" / "tool")
     (tmp_path / "tools" / "python3.11").symlink_to("/bin/true")
     return tmp_path
 
@@ -73,8 +73,8 @@ def reason(
         argv=read.argv or ("/bin/bash", "-c", read.text),
         cwd=str(place / cwd),
         search=f"{place}/tools:/usr/bin:/bin",
-        workspace_roots=(str(place / "work"),),
-        spec=SandboxSpec(filesystem=FilesystemPolicy(write=(str(place / "work"),))),
+        workspace_roots=(str(place / "desk"),),
+        spec=SandboxSpec(filesystem=FilesystemPolicy(write=(str(place / "desk"),))),
         mode=mode,
         stdin=None,
     )
@@ -86,9 +86,9 @@ def reason(
     [
         "ls -l",
         "git push --force origin main",
-        "git add ../work/x.py",
-        "curl -o ../work/x.csv https://example.com/x.sh",
-        "rm -- ../work/x.py",
+        "git add ../desk/x.py",
+        "curl -o ../desk/x.csv https://example.com/x.sh",
+        "rm -- ../desk/x.py",
         "tool data.csv",
         "./tool",
         "bash run.sh",
@@ -106,22 +106,22 @@ def test_what_may_be_remembered(command: str | tuple[str, ...] | Command, place:
 @pytest.mark.parametrize(
     ("command", "because"),
     [
-        ("../work/tool", "lies in"),
-        (("../work/tool",), "lies in"),
-        ("../work/safe", "lies in"),  # the link itself may be turned to something else
-        (compound("ls; ../work/tool", ("ls",), ("../work/tool",)), "lies in"),
-        (compound("ls; bash ../work/run.sh", ("ls",), ("bash", "../work/run.sh")), "lies in"),
-        ("bash ../work/run.sh", "lies in"),
+        ("../desk/tool", "lies in"),
+        (("../desk/tool",), "lies in"),
+        ("../desk/safe", "lies in"),  # the link itself may be turned to something else
+        (compound("ls; ../desk/tool", ("ls",), ("../desk/tool",)), "lies in"),
+        (compound("ls; bash ../desk/run.sh", ("ls",), ("bash", "../desk/run.sh")), "lies in"),
+        ("bash ../desk/run.sh", "lies in"),
         ("sh link.py", "lies in"),
-        ("./tool ../work/x.py", "lies in"),
-        ("./tool --config=../work/x.js", "lies in"),
-        ("./tool -f../work/not-yet.py", "lies in"),
-        ("./tool ../work/tool", "lies in"),
-        ("./tool --plugin=../work/x.so", "lies in"),
-        ("tar -I../work/run.sh -xf a", "lies in"),
-        ("sort --compress-program ../work/tool data.csv", "lies in"),
-        ("tar --to-command=../work/tool -xf a", "lies in"),
-        ("git -c core.pager=../work/tool log", "lies in"),
+        ("./tool ../desk/x.py", "lies in"),
+        ("./tool --config=../desk/x.js", "lies in"),
+        ("./tool -f../desk/not-yet.py", "lies in"),
+        ("./tool ../desk/tool", "lies in"),
+        ("./tool --plugin=../desk/x.so", "lies in"),
+        ("tar -I../desk/run.sh -xf a", "lies in"),
+        ("sort --compress-program ../desk/tool data.csv", "lies in"),
+        ("tar --to-command=../desk/tool -xf a", "lies in"),
+        ("git -c core.pager=../desk/tool log", "lies in"),
     ],
 )
 def test_a_program_or_script_in_a_writable_root(
@@ -132,19 +132,19 @@ def test_a_program_or_script_in_a_writable_root(
 
 @pytest.mark.parametrize("command", ["make", "make -C ../tools all", "npm install", "pytest -q", "cargo build"])
 def test_a_build_tool_in_a_writable_directory(command: str, place: Path) -> None:
-    assert "runs what files of" in (reason(command, place, cwd="work") or "")
+    assert "runs what files of" in (reason(command, place, cwd="desk") or "")
 
 
 def test_an_interpreter_that_loads_what_lies_where_it_starts(place: Path) -> None:
     (place / "tools" / "x.lua").write_text("")
     for name in ("lua", "lua5.4", "Rscript", "bun"):
-        assert "may load files of" in (reason(f"{name} ../tools/x.lua", place, cwd="work") or "")
-    assert reason("sh ../tools/run.sh", place, cwd="work") is None
+        assert "may load files of" in (reason(f"{name} ../tools/x.lua", place, cwd="desk") or "")
+    assert reason("sh ../tools/run.sh", place, cwd="desk") is None
 
 
-@pytest.mark.parametrize("command", ["make -f ../work/rules", "make -C ../work", "make --directory=../work"])
+@pytest.mark.parametrize("command", ["make -f ../desk/rules", "make -C ../desk", "make --directory=../desk"])
 def test_a_build_tool_that_is_sent_to_one(command: str, place: Path) -> None:
-    (place / "work" / "rules").write_text("all:\n")
+    (place / "desk" / "rules").write_text("all:\n")
     assert reason(command, place)
 
 

@@ -100,6 +100,16 @@ async def test_a_session_is(store: GrantStore) -> None:
     assert (await ask(RememberingApprover(person, store=store))).origin == "asked"
 
 
+@pytest.mark.parametrize(("remember", "times"), [("once", 3), ("session", 1), ("always", 1)])
+async def test_one_answer_counts_for_all_who_asked_meanwhile(store: GrantStore, remember: str, times: int) -> None:
+    person = Person(remember=remember)
+    approver = RememberingApprover(person, store=store)
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(ask, approver)
+    assert len(person.asked) == times
+
+
 async def test_always_outlives_the_approver(store: GrantStore) -> None:
     person = Person(remember="always")
     assert (await ask(RememberingApprover(person, store=store, always_seconds=DAY))).origin == "asked"

@@ -17,6 +17,7 @@ from sandboxkit.approval._decide import problem_of
 from sandboxkit.approval._limits import why_not_always, writable_root
 from sandboxkit.approval._question import asked_text
 from sandboxkit.approval._store import MAX_SECONDS, MAX_TEXT, RememberedGrant
+from sandboxkit.approval._turn import turn
 from sandboxkit.errors import ApprovalError, GrantNotFoundError, GrantStoreError
 from sandboxkit.model import ApprovalOffer, ApprovalReply
 from sandboxkit.secrets import SecretRegistry
@@ -101,6 +102,11 @@ class RememberingApprover:
         grant = request.offer.grant
         if grant is None:
             return await self._inner.approve(request)
+        # Whoever asks the same meanwhile waits for the answer, which may count for both.
+        async with turn(id(self), grant.digest):
+            return await self._answer(request, grant)
+
+    async def _answer(self, request: ApprovalRequest, grant: Grant) -> ApprovalReply:
         if found := self._sessions().get(grant.digest):
             return ApprovalReply(approved=True, reason=_remembered(found), origin="session")
         refusal = await anyio.to_thread.run_sync(self._refusal, request, grant)

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, final
 import anyio
 
 from sandboxkit.approval._question import MAX_CHARS, NO_WORDS, answer_of, asked_text, prompt, question
+from sandboxkit.approval._turn import turn
 from sandboxkit.errors import ApprovalError
 from sandboxkit.model import ApprovalReply
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
 
     from sandboxkit.model import ApprovalRequest
 
@@ -29,12 +30,6 @@ __all__ = ["TerminalApprover"]
 
 _INTERRUPT = b"\x03"
 _LONGEST_ANSWER = 256
-_TURN_SECONDS = 0.02
-_asking: dict[tuple[int, str], object] = {}
-"""
-Who asks at which terminal, by process. Filled by `setdefault`, which is atomic: a lock
-could be held when another thread forks, and belongs to one event loop.
-"""
 
 
 class _NoTerminal(Exception):  # noqa: N818 - not an error of the tree: it never leaves this module
@@ -89,7 +84,7 @@ class TerminalApprover:
                 f"it needs approval and is longer than {MAX_CHARS} characters, which nobody reads; make a script of it that a rule can name",
             )
         try:
-            async with _turn(self._path):
+            async with turn(self._path):
                 return await self._answered(request)
         except _NoTerminal as exc:
             raise ApprovalError(
@@ -137,20 +132,6 @@ def _reply(answer: bytes, request: ApprovalRequest) -> ApprovalReply:
         because = request.offer.refused.get(choice, "it is not on offer")
         return ApprovalReply(approved=False, reason=f"the answer at the terminal was {choice!r}, and {because}")
     return ApprovalReply(approved=True, reason="approved at the terminal", remember=choice)
-
-
-@contextlib.asynccontextmanager
-async def _turn(path: str) -> AsyncIterator[None]:
-    """
-    Waits until no other question of this process stands at this terminal.
-    """
-    key, mine = (os.getpid(), path), object()
-    while _asking.setdefault(key, mine) is not mine:  # noqa: ASYNC110 - who holds it may be on another event loop
-        await anyio.sleep(_TURN_SECONDS)
-    try:
-        yield
-    finally:
-        del _asking[key]
 
 
 @contextlib.contextmanager
