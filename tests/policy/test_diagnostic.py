@@ -250,6 +250,25 @@ def test_the_tree_shows_what_starts_and_what_is_within() -> None:
 def test_a_match_about_an_assignment_says_how_it_was_seen() -> None:
     made = evaluation("PATH=x ls", [(0, 9)], decided(0, ASK, words=("env", "PATH=x")))
     assert "(seen as 'env PATH=x')" in diagnostic(made)
+    assert "help" not in diagnostic(made)
+
+
+def test_what_another_program_starts_has_carets_of_its_own() -> None:
+    parts = (
+        SimpleCommand(("sudo", "rm", "-r", "x"), (4, 18), own=1),
+        SimpleCommand(("rm", "-r", "x"), (4, 18), outer=0),
+    )
+    command = Command("id; sudo  rm -r x", parts)
+    decisions = (decided(0, SANDBOX), decided(1, ASK))
+    made = PolicyEvaluation(ASK, "x", command, decisions, decisions[1].matches)
+    assert lines(made)[3].startswith("  |" + " " * 11 + "^^^^^^^ ask")
+
+
+def test_a_part_without_words_is_shown_as_it_was_written() -> None:
+    parts = (SimpleCommand((), (0, 23)), SimpleCommand(("ls",), (14, 16)))
+    command = Command("for f in *; do ls; done", parts)
+    made = PolicyEvaluation(ASK, "x", command, (decided(0, ALLOW), decided(1, ASK)))
+    assert "  allow    for f in *; do ls; done  r, builtin" in lines(made)
 
 
 @pytest.mark.parametrize(

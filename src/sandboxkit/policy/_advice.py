@@ -61,11 +61,11 @@ def _suggestion(evaluation: PolicyEvaluation, match: RuleMatch | None, lead: str
 
 
 def _words(evaluation: PolicyEvaluation, match: RuleMatch | None) -> tuple[str, ...]:
-    if match and match.words:
-        return match.words
     index = match.part if match else next((d.part for d in evaluation.parts if d.action is evaluation.action), 0)
     parts = evaluation.command.parts
-    return parts[index].argv if index is not None and index < len(parts) else ()
+    words = parts[index].argv if index is not None and index < len(parts) else ()
+    # A rule about an assignment or a redirection would speak about all of them.
+    return () if match and match.words and match.words != words else words
 
 
 def suggested_rule(words: tuple[str, ...], action: str) -> str:

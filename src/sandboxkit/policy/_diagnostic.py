@@ -25,6 +25,7 @@ _MAX_NOTES = 10
 _MAX_PARTS = 40
 _MAX_LABEL = 300
 _MAX_DEPTH = 6
+_MAX_SEARCH = 10_000
 _GAP = "\N{HORIZONTAL ELLIPSIS}"
 _FRAME = re.compile(
     r"(?:allowed: |runs in a sandbox: |needs approval: |denied: )?(.*?)(?: \([a-z]+ rule [a-z0-9._-]+\))?", re.DOTALL
@@ -135,9 +136,20 @@ def _span(command: Command, part: int | None, given: tuple[int, int] | None) -> 
     if part is None or part >= len(command.parts):
         return given or whole
     span = given or command.parts[part].span
-    if span is None and command.source is None:
-        return _words_span(command, command.parts[part]) or whole
-    return span or whole
+    if span is None:
+        return (_words_span(command, command.parts[part]) if command.source is None else None) or whole
+    return _started(command, command.parts[part], span)
+
+
+def _started(command: Command, part: SimpleCommand, span: tuple[int, int]) -> tuple[int, int]:
+    """
+    *span* without the words of what starts *part*, where the text shows them apart.
+    """
+    if part.outer is None or command.source is None or command.parts[part.outer].span != span:
+        return span
+    words = " ".join(part.argv)
+    found = command.source.rfind(words, *span) if len(words) <= _MAX_SEARCH else -1
+    return span if found < 0 else (found, found + len(words))
 
 
 def _words_span(command: Command, part: SimpleCommand) -> tuple[int, int] | None:
@@ -175,7 +187,7 @@ def _row(
 ) -> tuple[str, str, str]:
     part = command.parts[index]
     depth, how = _depth(command, part)
-    text = "  " * depth + how + _part_text(part)
+    text = "  " * depth + how + (_part_text(part) or _source_text(command, part))
     matches = decision.matches if decision else [match for match in evaluation.matches if match.part == index]
     action = decision.action if decision else max((m.action for m in matches if m.decided), default=None)
     named = [_rule(match) for match in matches if match.decided and match.action is action]
@@ -192,10 +204,15 @@ def _depth(command: Command, part: SimpleCommand) -> tuple[int, str]:
     return depth, how
 
 
+def _source_text(command: Command, part: SimpleCommand) -> str:
+    # What only assigns in a loop, for example, has no words of its own.
+    return _short((command.source or "")[slice(*part.span)] if part.span else "", 49)
+
+
 def _part_text(part: SimpleCommand) -> str:
     words: Iterable[str] = part.argv or (
         *(f"{assigned.name}={assigned.value}" for assigned in part.assignments),
         *(f"{redirect.operator} {redirect.target}" for redirect in part.redirects),
     )
     own = tuple(words)[: part.own] if part.argv and part.own is not None else tuple(words)
-    return _short(" ".join(own), 50)
+    return _short(" ".join(own), 49)
