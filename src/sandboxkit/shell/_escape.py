@@ -5,76 +5,148 @@ Backslash escapes of ``$'…'``, `printf` and `echo -e`.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-__all__ = ["printed", "unescape"]
+__all__ = ["Output", "printed", "unescape"]
 
+_CODE = r"x(?P<hex>[0-9A-Fa-f]{1,2})|u(?P<u>[0-9A-Fa-f]{1,4})|U(?P<long>[0-9A-Fa-f]{1,8})"
+_OTHER = r"(?P<other>.)"
 _ANSI_C = re.compile(
-    r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|0?([0-7]{1,3})|c(.)|(.))", re.DOTALL
+    rf"\\(?:{_CODE}|x\{{(?P<braced>[0-9A-Fa-f]*)\}}?|(?P<octal>[0-7]{{1,3}})|c(?P<control>\\\\|.)|{_OTHER})", re.DOTALL
 )
-_LETTERS = {
-    "n": "\n",
-    "t": "\t",
-    "r": "\r",
-    "a": "\a",
-    "b": "\b",
-    "e": "\x1b",
-    "E": "\x1b",
-    "f": "\f",
-    "v": "\v",
-    "\\": "\\",
-    "'": "'",
-    '"': '"',
-    "?": "?",
-}
-_FORMAT = re.compile(r"%[-+ 0#]*\d*(?:\.\d+)?([a-zA-Z%])")
+_ECHO = re.compile(rf"\\(?:{_CODE}|0(?P<octal>[0-7]{{0,3}})|(?P<stop>c).*|{_OTHER})", re.DOTALL)
+_VALUE = re.compile(rf"\\(?:{_CODE}|0?(?P<octal>[0-7]{{1,3}})|(?P<stop>c).*|{_OTHER})", re.DOTALL)
+_FORMAT = re.compile(
+    rf"\\(?:{_CODE}|(?P<octal>[0-7]{{1,3}})|(?P<other>[^%]))"
+    r"|%(?P<flags>[-+ 0#']*(?:\d+|\*)?(?:\.(?:\d+|\*)?)?)(?P<kind>[a-zA-Z%]|\([^)]*\)T)",
+    re.DOTALL,
+)
+_LETTERS = {"n": 10, "t": 9, "r": 13, "a": 7, "b": 8, "e": 27, "E": 27, "f": 12, "v": 11, "\\": 92}
+_QUOTES = {"'": 39, '"': 34, "?": 63}
+_ECHO_OPTION = re.compile(r"-[neE]+")
+_MAX_ROUNDS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """
+    What a command prints, without the newline at its end.
+
+    Attributes:
+        text: The text.
+        is_known: Whether bash prints exactly that.
+    """
+
+    text: str
+    is_known: bool
 
 
 def unescape(text: str) -> str:
     """
-    *text* with its escapes decoded; a byte above 127 becomes the character of that number.
+    The value of ``$'text'``. Bytes that are no UTF-8 become lone surrogates, as with
+    `os.fsdecode`.
 
-    Source: bash(1), "QUOTING", version 5.2.
+    Source: bash(1), "QUOTING"; ``lib/sh/strtrans.c`` of version 5.2 for ``\\x{…}`` and
+    for what follows ``\\c``.
     """
-    return _ANSI_C.sub(_decoded, text) if "\\" in text else text
+    if "\\" not in text:
+        return text
+    # Like every string of C it ends at the first NUL.
+    return _decoded(_ANSI_C, text).partition("\0")[0]
 
 
-def _decoded(found: re.Match[str]) -> str:
-    for digits, base in ((found[1], 16), (found[2], 16), (found[3], 16), (found[4], 8)):
-        if digits is not None:
-            code = int(digits, base)
-            return chr(code) if code <= 0x10FFFF and not 0xD800 <= code < 0xE000 else "\ufffd"
-    if found[5] is not None:
-        return chr(ord(found[5]) & 0x1F)
-    return _LETTERS.get(found[6], "\\" + found[6])
-
-
-def printed(argv: tuple[str, ...]) -> str | None:
+def printed(argv: tuple[str, ...]) -> Output | None:
     """
-    What `echo` or `printf` with these words prints, or None for other commands. For a
-    guess: escapes are always decoded, and formats only take words.
+    What `echo` or `printf` with these words prints, or None for other commands.
     """
     if not argv or argv[0] not in ("echo", "printf"):
         return None
     words = list(argv[1:])
     if argv[0] == "echo":
-        while words and words[0] in ("-n", "-e", "-E", "-ne", "-en"):
-            words.pop(0)
-        return unescape(" ".join(words))
+        return _echoed(words)
     if words[:1] == ["--"]:
         words.pop(0)
-    return _formatted(words) if words else ""
+    if not words or words[0] == "-v":
+        return Output("", is_known=True)
+    return _formatted(words)
 
 
-def _formatted(words: list[str]) -> str:
-    format_, values = unescape(words[0]), words[1:]
-    takes = sum(1 for found in _FORMAT.finditer(format_) if found[1] != "%")
+def _echoed(words: list[str]) -> Output:
+    decodes = False
+    while words and _ECHO_OPTION.fullmatch(words[0]):
+        for letter in words.pop(0)[1:]:
+            decodes = letter == "e" if letter in "eE" else decodes
+    text = " ".join(words)
+    return _output(_decoded(_ECHO, text) if decodes else text)
+
+
+def _formatted(words: list[str]) -> Output:
+    form, values = _latin(words[0]), [_latin(value) for value in words[1:]]
+    kinds = [found for found in _FORMAT.finditer(form) if found["kind"]]
+    takes = sum(1 for found in kinds if found["kind"] != "%")
     rounds = max(1, -(-len(values) // takes)) if takes else 1
     remaining = iter(values)
 
     def filled(found: re.Match[str]) -> str:
-        if found[1] == "%":
+        if not found["kind"]:
+            return _piece(found)
+        if found["kind"] == "%":
             return "%"
         value = next(remaining, "")
-        return unescape(value) if found[1] == "b" else value
+        return _VALUE.sub(_piece, value) if found["kind"] == "b" else value
 
-    return "".join(_FORMAT.sub(filled, format_) for _ in range(min(rounds, 50)))
+    text = _text("".join(_FORMAT.sub(filled, form) for _ in range(min(rounds, _MAX_ROUNDS))))
+    is_plain = all(not found["flags"] and found["kind"] in "sb%" for found in kinds) and "%" not in _FORMAT.sub(
+        "", form
+    )
+    stops = any(found["kind"] == "b" for found in kinds) and any("\\c" in value for value in values)
+    return _output(text, is_known=is_plain and not stops and rounds <= _MAX_ROUNDS)
+
+
+def _output(text: str, *, is_known: bool = True) -> Output:
+    return Output(text.replace("\0", ""), is_known and "\0" not in text)
+
+
+def _latin(text: str) -> str:
+    """
+    The bytes of *text*, each as the character of that number.
+    """
+    return text.encode("utf-8", "surrogateescape").decode("latin-1")
+
+
+def _text(latin: str) -> str:
+    return latin.encode("latin-1").decode("utf-8", "surrogateescape")
+
+
+def _decoded(escapes: re.Pattern[str], text: str) -> str:
+    return _text(escapes.sub(_piece, _latin(text)))
+
+
+def _piece(found: re.Match[str]) -> str:
+    groups = found.groupdict()
+    if (digits := groups["hex"] or groups.get("octal")) is not None:
+        return chr(int(digits or "0", 16 if groups["hex"] else 8) & 0xFF)
+    if (digits := groups["u"] or groups["long"]) is not None:
+        return _encoded(int(digits, 16))
+    if (digits := groups.get("braced")) is not None:
+        return chr(int(digits or "0", 16) & 0xFF)
+    if groups.get("stop"):
+        return ""
+    if control := groups.get("control"):
+        return "\x7f" if control == "?" else chr(ord(control[0].upper()) & 0x1F)
+    other = found["other"]
+    known = _LETTERS.get(other) or (None if found.re in (_ECHO, _VALUE) else _QUOTES.get(other))
+    return "\\" + other if known is None else chr(known)
+
+
+def _encoded(code: int) -> str:
+    """
+    The bytes bash writes for a character, also for numbers that are none.
+    """
+    if code < 0x80:
+        return chr(code)
+    length = next((length for length in range(2, 7) if code < 1 << (5 * length + 1)), 0)
+    if not length:
+        return "\0"
+    rest = [0x80 | (code >> 6 * place) & 0x3F for place in reversed(range(length - 1))]
+    return "".join(map(chr, [(0xFF00 >> length) & 0xFF | code >> 6 * (length - 1), *rest]))

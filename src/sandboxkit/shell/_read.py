@@ -239,8 +239,14 @@ class _Starter:
         part = self._found.parts[index]
         if part.argv == ("cat",):
             return self._stdin(part, place._replace(stdin=None))
-        text = printed(part.argv)
-        return None if text is None else Stdin(text, not part.unknown and text.isascii())
+        output = printed(part.argv)
+        if output is None:
+            return None
+        if part.program == "echo" and "\\" in output.text and part.stands(Setting.FOREIGN):
+            # Some shells decode escapes without being asked to.
+            decoded = printed(("echo", "-e", *part.argv[1:])) or output
+            return Stdin(f"{output.text}\n{decoded.text}")
+        return Stdin(output.text, output.is_known and not part.unknown and output.text.isascii())
 
 
 class _Reader(_Starter):
@@ -605,7 +611,8 @@ class _Reader(_Starter):
             self._statements(children[1:-1], place)
         self._cwd = cwd
         added = self._found.parts[first:]
-        return printed(added[0].argv) if len(added) == 1 else None
+        output = printed(added[0].argv) if len(added) == 1 else None
+        return output.text if output else None
 
     def _evaluate(self, text: str, part: int, start: int) -> None:
         """
