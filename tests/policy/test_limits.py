@@ -73,14 +73,7 @@ def test_long_lists(argv: list[str]) -> None:
 
 
 def test_more_commands_than_are_read_are_denied() -> None:
-    assert POLICY.evaluate(";".join(["true"] * 300)).action is PolicyAction.SANDBOX
-    evaluation = POLICY.evaluate(";".join(["true"] * 500))
+    assert POLICY.evaluate(";".join(["true"] * 200)).action is PolicyAction.ALLOW
+    evaluation = POLICY.evaluate(";".join(["true"] * 201))
     assert evaluation.action is PolicyAction.DENY
-    assert evaluation.matches[0].rule_id == "floor.limits.nesting"
-
-
-def test_text_within_text_beyond_the_limit_is_denied() -> None:
-    command = ["sh", "-c", "ls -la"]
-    for _ in range(8):
-        command = ["sh", "-c", " ".join("'" + word.replace("'", "'\"'\"'") + "'" for word in command)]
-    assert POLICY.evaluate(command).action is PolicyAction.DENY
+    assert evaluation.command.unread

@@ -76,15 +76,16 @@ def test_the_floor_holds_where_everything_is_allowed() -> None:
     assert policy.evaluate("unknown").action is ALLOW
     assert policy.evaluate("rm -rf /").action is DENY
     assert policy.evaluate("curl x | sh").action is DENY
-    assert policy.evaluate("a; b").action is SANDBOX
+    assert policy.evaluate("a; b").action is ALLOW
+    assert policy.evaluate("a; b)").action is ASK
+    assert policy.evaluate("$a").action is ASK
 
 
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
         ([{"action": "deny"}, {"action": "allow", "prefix": ["tool", "x"]}], ALLOW),
-        ([{"action": "deny", "priority": 2}, {"action": "allow", "prefix": ["tool", "x"]}], DENY),
-        ([{"action": "deny", "priority": 5}, {"action": "allow", "prefix": ["tool", "x"]}], DENY),
+        ([{"action": "deny", "priority": 1}, {"action": "allow", "glob": "tool x*"}], DENY),
         ([{"action": "allow", "priority": 9}, {"action": "deny", "glob": "tool *"}], ALLOW),
         ([{"action": "deny"}, {"action": "allow", "regex": "tool .*"}], DENY),
         ([{"action": "deny", "enabled": False}, {"action": "allow", "glob": "tool*"}], ALLOW),
@@ -134,21 +135,28 @@ def test_the_default(
 def test_a_rule_that_allows_never_allows_opaque_text() -> None:
     policy = ExecPolicy.from_dict({"rules": [{"id": "a", "glob": "*", "action": "allow"}]})
     assert policy.evaluate("ls").action is ALLOW
-    for text in ("ls; ls", "echo $HOME", "ls > x", "cd x"):
+    assert policy.evaluate("ls; unknown $HOME").action is ALLOW
+    for text in ("ls; ls)", "ls;; ls", "$x ls", "echo ${x@P}", "ls\u200b", "sh -c '('"):
         evaluation = policy.evaluate(text)
-        assert evaluation.action is SANDBOX, text
+        assert evaluation.action is ASK, text
         assert not evaluation.is_direct
 
 
-def test_rules_that_ask_or_deny_are_heard_within_opaque_text() -> None:
+def test_every_part_is_decided() -> None:
     policy = ExecPolicy.from_dict({"rules": [{"id": "d", "prefix": ["tool"], "action": "deny"}]})
     evaluation = policy.evaluate("ls && tool x")
     assert evaluation.action is DENY
+    assert [part.action for part in evaluation.parts] == [ALLOW, DENY]
     match = next(match for match in evaluation.matches if match.rule_id == "d")
     assert match.decided
-    assert match.part is None
-    assert match.span is not None
-    assert "tool x" in "ls && tool x"[slice(*match.span)]
+    assert (match.part, match.span, match.words) == (1, (6, 12), ("tool", "x"))
+    assert evaluation.parts[1].matches == (match,)
+
+
+def test_a_denial_is_heard_in_text_that_cannot_be_read() -> None:
+    policy = ExecPolicy.from_dict({"rules": [{"id": "d", "prefix": ["tool"], "action": "deny"}]})
+    assert policy.evaluate("ls && (tool x").action is DENY
+    assert policy.evaluate("ls && (other x").action is ASK
 
 
 def test_too_long_is_denied_unread() -> None:
@@ -231,15 +239,13 @@ def test_the_evaluation_reads_well() -> None:
         "runs in a sandbox: it runs code of the packages it installs (builtin rule builtin.packages.language)"
     )
     assert ExecPolicy.default().evaluate("nobody-knows").reason == "runs in a sandbox: no rule matches it"
-    assert ExecPolicy.empty().evaluate("a | b").reason == (
-        "runs in a sandbox: it has the operator '|', so it can only run boxed through bash"
-    )
+    assert ExecPolicy.empty().evaluate("a | b").reason == "runs in a sandbox: no rule matches it"
     rule = PolicyRule(id="x", prefix=("a",), action=DENY, reason="never here")
     assert ExecPolicy.from_dict({"rules": [rule]}).evaluate("a").reason == "denied: never here (user rule x)"
 
 
 def test_the_reason_of_opaque_text_says_what_could_not_be_read() -> None:
-    assert ExecPolicy.default().evaluate("ls | wc").reason == (
-        "runs in a sandbox: it has the operator '|', so it can only run boxed through bash"
+    assert ExecPolicy.default().evaluate("ls ;; wc").reason == (
+        "needs approval: it has ';;' where the reader does not expect it"
     )
     assert ExecPolicy.default().evaluate("ls | curl x").reason.startswith("needs approval: it talks to another host")

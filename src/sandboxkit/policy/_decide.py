@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import reduce
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from sandboxkit.model import (
@@ -67,23 +68,26 @@ class _Verdict(NamedTuple):
     hits: tuple[_Hit, ...]
     winners: tuple[_Hit, ...]
     is_direct: bool
-    otherwise: str = "no rule matches it"
+    otherwise: str
 
-    def matches(self, action: PolicyAction, part: int, span: tuple[int, int] | None) -> Iterator[RuleMatch]:
+    def matches(self, action: PolicyAction, part: int, span: tuple[int, int] | None) -> list[RuleMatch]:
         """
         The hits as the evaluation reports them, for a part that came out as *action*.
         """
-        for hit in self.hits:
-            yield RuleMatch(
-                rule_id=hit.rule.rule.id,
-                level=hit.rule.level,
-                action=hit.action,
-                reason=_reason(hit),
-                decided=hit.action is action and any(hit is winner for winner in self.winners),
-                part=part,
-                span=span,
-                words=self.subject.argv,
+        winners = {id(hit) for hit in self.winners}
+        return [
+            RuleMatch(
+                hit.rule.rule.id,
+                hit.rule.level,
+                hit.action,
+                _reason(hit),
+                hit.action is action and id(hit) in winners,
+                part,
+                span,
+                self.subject.argv,
             )
+            for hit in self.hits
+        ]
 
 
 def decide(rules: RuleSet, command: Command, context: EvaluationContext | None) -> PolicyEvaluation:
@@ -102,6 +106,9 @@ def decide(rules: RuleSet, command: Command, context: EvaluationContext | None) 
     return _Decision(rules, command, with_parts(context, command) if rules.counts else context).evaluation()
 
 
+_action = attrgetter("action")
+
+
 class _Decision:
     """
     One command while it is decided.
@@ -118,9 +125,9 @@ class _Decision:
 
     def evaluation(self) -> PolicyEvaluation:
         command = self._command
-        parts = tuple(self._part(index, part) for index, part in enumerate(command.parts))
-        action = max((part.action for part in parts), default=PolicyAction.ALLOW)
-        reason = next((part.reason for part in parts if part.action is action), "")
+        parts = tuple([self._part(index, part) for index, part in enumerate(command.parts)])
+        strictest = max(parts, key=_action) if parts else None
+        action, reason = (strictest.action, strictest.reason) if strictest else (PolicyAction.ALLOW, "")
         if command.opaque is not None and action < PolicyAction.DENY:
             action = PolicyAction.ASK
             reason = f"needs approval: {command.opaque}"
@@ -130,7 +137,7 @@ class _Decision:
             reason=reason or f"{_VERBS[action]}: it starts no program",
             command=command,
             parts=parts,
-            matches=tuple(match for part in parts for match in part.matches),
+            matches=parts[0].matches if len(parts) == 1 else tuple([match for part in parts for match in part.matches]),
             is_direct=is_direct and self._verdicts[0].is_direct,
             max_timeout=_max_timeout(self._verdicts),
             spec=_spec(self._verdicts),
@@ -140,9 +147,10 @@ class _Decision:
     def _part(self, index: int, part: SimpleCommand) -> PartDecision:
         context, moved = self._place(part)
         verdicts = [self._verdict(part, act, context) for act in _acts(part)]
-        rows = [*self._floor(part, verdicts, context, moved=moved), *self._flows.get(index, ())]
-        action = max((verdict.action for verdict in verdicts), default=PolicyAction.ALLOW)
-        action, why = _adjusted(part, action)
+        rows = list(self._floor(part, verdicts, context, moved=moved))
+        if self._flows:
+            rows += self._flows.get(index, ())
+        action, why = _adjusted(part, verdicts)
         if rows:
             action, why = PolicyAction.DENY, ""
         elif part.stands(Setting.SUSPECT):
@@ -150,12 +158,11 @@ class _Decision:
             verdicts = [verdict for verdict in verdicts if verdict.action is PolicyAction.DENY]
             action = PolicyAction.DENY if verdicts else PolicyAction.ALLOW
         self._verdicts += verdicts
-        matches = [*_floor_matches(rows, index, part)]
+        matches = _floor_matches(rows, index, part) if rows else []
         for verdict in verdicts:
             matches += verdict.matches(action, index, part.span)
-        reason = _sentence(action, matches, why or _otherwise(verdicts, action))
         notes = self._notes(verdicts) if action is PolicyAction.SANDBOX else ()
-        return PartDecision(index, action, reason, tuple(matches), notes)
+        return PartDecision(index, action, _sentence(action, matches, why, verdicts), tuple(matches), notes)
 
     def _place(self, part: SimpleCommand) -> tuple[EvaluationContext, bool]:
         """
@@ -177,18 +184,21 @@ class _Decision:
         organisation = _hits(rules.organisation, subject)
         project = _hits(rules.project, subject)
         deciding = _deciding(organisation or user or builtin)
-        action = max((hit.action for hit in deciding), default=None)
-        otherwise = "no rule matches it"
-        if action is None:
+        otherwise = ""
+        if deciding:
+            action = deciding[0].action
+        else:
             action, otherwise = act.otherwise(rules.default)
-        if act.is_main and part.program in self._command.functions and builtin:
+        if act.is_main and builtin and part.argv[0] in self._command.functions:
             action, otherwise = max(action, PolicyAction.ASK), "a function takes the place of the program"
             deciding = ()
-        action = max((action, *(hit.action for hit in project)))
-        is_direct = any(hit.rule.rule.direct and hit.action is PolicyAction.ALLOW for hit in builtin)
-        return _Verdict(
-            subject, action, (*builtin, *user, *organisation, *project), (*deciding, *project), is_direct, otherwise
-        )
+        for hit in project:
+            action = max(action, hit.action)
+        is_direct = False
+        for hit in builtin:
+            is_direct |= hit.rule.rule.direct and hit.action is PolicyAction.ALLOW
+        hits = builtin if not (user or organisation or project) else (*builtin, *user, *organisation, *project)
+        return _Verdict(subject, action, hits, (*deciding, *project) if project else deciding, is_direct, otherwise)
 
     def _floor(
         self, part: SimpleCommand, verdicts: Sequence[_Verdict], context: EvaluationContext, *, moved: bool
@@ -261,10 +271,14 @@ def _redirected(redirect: Redirect) -> _Act | None:
     return _Act(("cat", redirect.target), unknown)
 
 
-def _adjusted(part: SimpleCommand, action: PolicyAction) -> tuple[PolicyAction, str]:
+def _adjusted(part: SimpleCommand, verdicts: Sequence[_Verdict]) -> tuple[PolicyAction, str]:
     """
-    *action* as the part's surroundings make it stricter, and why.
+    The strictest of *verdicts*, as the part's surroundings make it stricter, and why.
     """
+    action = PolicyAction.ALLOW
+    for verdict in verdicts:
+        if verdict.action > action:
+            action = verdict.action
     if part.is_dynamic and action < PolicyAction.ASK:
         return PolicyAction.ASK, "only the shell will know which program it starts"
     if part.stands(Setting.FOREIGN) and action < PolicyAction.SANDBOX:
@@ -304,9 +318,9 @@ def _spec(verdicts: Iterable[_Verdict]) -> SandboxSpec | None:
     return reduce(lambda one, other: one.tighten(other), named) if named else None
 
 
-def _floor_matches(rows: Iterable[FloorRow], index: int, part: SimpleCommand) -> Iterator[RuleMatch]:
-    for row in {row.id: row for row in rows}.values():
-        yield RuleMatch(
+def _floor_matches(rows: Iterable[FloorRow], index: int, part: SimpleCommand) -> list[RuleMatch]:
+    return [
+        RuleMatch(
             rule_id=row.id,
             level=Level.FLOOR,
             action=PolicyAction.DENY,
@@ -316,6 +330,8 @@ def _floor_matches(rows: Iterable[FloorRow], index: int, part: SimpleCommand) ->
             span=part.span,
             words=part.argv,
         )
+        for row in {row.id: row for row in rows}.values()
+    ]
 
 
 def _reason(hit: _Hit) -> str:
@@ -323,10 +339,6 @@ def _reason(hit: _Hit) -> str:
     if hit.action is not rule.action:
         return f"it bears the name of a listed tool, but is not the one in the trusted directories ({rule.id} allows that one)"
     return rule.reason or rule.name
-
-
-def _otherwise(verdicts: Iterable[_Verdict], action: PolicyAction) -> str:
-    return next((verdict.otherwise for verdict in verdicts if verdict.action is action), "no rule matches it")
 
 
 _VERBS = {
@@ -337,8 +349,12 @@ _VERBS = {
 }
 
 
-def _sentence(action: PolicyAction, matches: Iterable[RuleMatch], otherwise: str) -> str:
-    decided = next((match for match in matches if match.decided and match.action is action), None)
-    if decided is None:
-        return f"{_VERBS[action]}: {otherwise}"
-    return f"{_VERBS[action]}: {decided.reason or 'a rule says so'} ({decided.level} rule {decided.rule_id})"
+def _sentence(action: PolicyAction, matches: Iterable[RuleMatch], why: str, verdicts: Iterable[_Verdict]) -> str:
+    for match in matches:
+        if match.decided and match.action is action:
+            because = match.reason or "a rule says so"
+            return f"{_VERBS[action]}: {because} ({match.level} rule {match.rule_id})"
+    if not why:
+        reasons = [verdict.otherwise for verdict in verdicts if verdict.action is action and verdict.otherwise]
+        why = reasons[0] if reasons else "it starts nothing that needs a rule"
+    return f"{_VERBS[action]}: {why}"

@@ -233,17 +233,19 @@ class Floor:
         """
         arguments = subject.argv[1:]
         text = " ".join(arguments)
-        cwd = subject.context.cwd or ""
         is_literal = not _GLOB.search(text)
         for name in self._candidates(subject):
-            for rule in (*self.by_program.get(name, ()), *self.general):
-                trigger = rule.trigger
-                if trigger and is_literal and not trigger.search(text) and not trigger.search(cwd):
+            rules = self.by_program.get(name)
+            for rule in (*rules, *self.general) if rules else self.general:
+                if is_literal and rule.trigger and not self._is_near(rule.trigger, text, subject.context):
                     continue
                 if name not in rule.row.except_programs and _applies(rule, arguments):
                     named = _without_pattern(arguments) if name in self.programs.pattern_first else arguments
                     if self._names_place(rule, named, subject.context, moved=moved):
                         yield rule.row
+
+    def _is_near(self, trigger: re.Pattern[str], text: str, context: EvaluationContext) -> bool:
+        return bool(trigger.search(text) or (context.cwd and trigger.search(context.cwd)))
 
     def _candidates(self, subject: Subject) -> Sequence[str]:
         """
@@ -277,12 +279,20 @@ class Floor:
         if not rule.row.operands:
             return True
         places = self.places[rule.row.operands]
-        return any(places.holds(path, context, moved=moved) for path in path_candidates(arguments) if _is_path(path))
+        for path in path_candidates(arguments):
+            if not _is_path(path):
+                continue
+            if rule.trigger and not _GLOB.search(path) and not self._is_near(rule.trigger, path, context):
+                continue
+            if places.holds(path, context, moved=moved):
+                return True
+        return False
 
 
 def _applies(rule: FloorRule, arguments: tuple[str, ...]) -> bool:
-    if not all(group.touches(arguments) for group in rule.options):
-        return False
+    for group in rule.options:
+        if not group.touches(arguments):
+            return False
     if rule.code and not any(pattern.search(argument) for pattern in rule.code for argument in arguments):
         return False
     return not rule.arguments or any(glob.fullmatch(argument) for glob in rule.arguments for argument in arguments)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sandboxkit.policy._arguments import is_option
@@ -27,6 +28,7 @@ Prefixes that lead back to the root. Source: proc(5), /proc/pid/root; on macOS /
 _HOMES = re.compile(r"(?:/home/[^/]+|/Users/[^/]+|/root|/var/root)(?=/|$)")
 
 
+@lru_cache(maxsize=1024)
 def normal(path: str) -> str:
     """
     The absolute *path* without dots, doubled slashes and detours to the root.

@@ -15,13 +15,12 @@ from sandboxkit.errors import PolicyError, RuleNotFoundError
 from sandboxkit.model import EvaluationContext, Level, PolicyAction, PolicyEvaluation
 from sandboxkit.policy._builtin import builtin_floor, builtin_layer
 from sandboxkit.policy._dashboard import dashboard
-from sandboxkit.policy._decide import decide
 from sandboxkit.policy._dump import as_json, as_toml, save
 from sandboxkit.policy._layer import Layer, RuleSet
 from sandboxkit.policy._load import RuleSource, from_file, from_files, from_mapping
+from sandboxkit.policy._memo import Memo
 from sandboxkit.policy._problems import rule_problems, said, set_problems
 from sandboxkit.policy._rule import PolicyRule
-from sandboxkit.shell import parse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +45,7 @@ class ExecPolicy:
     allowed program really does are the box's business.
     """
 
-    __slots__ = ("_defaults", "_lock", "_paths", "_rules")
+    __slots__ = ("_defaults", "_lock", "_memo", "_paths", "_rules")
 
     def __init__(
         self,
@@ -59,6 +58,7 @@ class ExecPolicy:
         self._paths = paths
         self._defaults = dict(defaults or {})
         self._lock = threading.Lock()
+        self._memo = Memo(rules, None)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -138,7 +138,10 @@ class ExecPolicy:
             CommandError: The command is empty, holds a NUL byte, is larger than the
                 kernel takes, or is neither text nor a sequence of strings.
         """
-        return decide(self._rules, parse(command), context)
+        memo, rules = self._memo, self._rules
+        if not memo.is_for(rules, context):
+            memo = self._memo = Memo(rules, context)
+        return memo.evaluation(command)
 
     def is_allowed(self, command: str | Sequence[str], *, context: EvaluationContext | None = None) -> bool:
         """

@@ -75,7 +75,7 @@ class LinearRegex:
         RegexError: The pattern is too long or not of this dialect.
     """
 
-    __slots__ = ("_final", "_remembered", "_start", "_states", "has_alternatives", "pattern")
+    __slots__ = ("_final", "_remembered", "_sets", "_start", "_states", "_steps", "has_alternatives", "pattern")
 
     def __init__(self, pattern: str) -> None:
         if len(pattern) > MAX_PATTERN:
@@ -86,22 +86,31 @@ class LinearRegex:
         self.has_alternatives = node.kind == "any"
         first, self._final = self._build(node)
         self._start = self._closure({first})
-        self._remembered: dict[tuple[frozenset[int], str], frozenset[int]] = {}
+        self._forget()
 
     def fullmatch(self, text: str) -> bool:
         """
         Whether the whole of *text* is in the language of the pattern.
         """
-        states = self._start
-        remembered = self._remembered
+        steps = self._steps
+        place = 0
         for char in text:
-            following = remembered.get((states, char))
+            following = steps[place].get(char)
             if following is None:
-                following = self._follow(states, char)
-            if not following:
+                following = self._follow(place, char)
+                steps = self._steps
+            if following < 0:
                 return False
-            states = following
-        return self._final in states
+            place = following
+        return self._final in self._sets[place]
+
+    def _forget(self) -> None:
+        """
+        Begins anew to remember which set of states follows which on what character.
+        """
+        self._sets: list[frozenset[int]] = [self._start]
+        self._steps: list[dict[str, int]] = [{}]
+        self._remembered = 0
 
     def meets(self, step: Callable[[int, str], int | None], ends: frozenset[int], letters: str) -> bool:
         """
@@ -131,13 +140,33 @@ class LinearRegex:
         """
         return len(self._states)
 
-    def _follow(self, states: frozenset[int], char: str) -> frozenset[int]:
-        reached = {self._states[i].after for i in states if (test := self._states[i].test) and test(char)}
-        following = self._closure(reached)
-        if len(self._remembered) >= _MAX_REMEMBERED:
-            self._remembered.clear()
-        self._remembered[states, char] = following
-        return following
+    def _follow(self, place: int, char: str) -> int:
+        """
+        The place of the set of states that follows the one at *place* on *char*, or -1.
+        """
+        states = self._sets[place]
+        tests = ((self._states[state].test, self._states[state].after) for state in states)
+        following = self._closure({after for test, after in tests if test and test(char)})
+        if self._remembered >= _MAX_REMEMBERED:
+            return self._follow_anew(following)
+        self._remembered += 1
+        found = self._place(following)
+        self._steps[place][char] = found
+        return found
+
+    def _follow_anew(self, following: frozenset[int]) -> int:
+        self._forget()
+        return self._place(following)
+
+    def _place(self, states: frozenset[int]) -> int:
+        if not states:
+            return -1
+        try:
+            return self._sets.index(states)
+        except ValueError:
+            self._sets.append(states)
+            self._steps.append({})
+            return len(self._sets) - 1
 
     def _closure(self, states: set[int]) -> frozenset[int]:
         waiting = list(states)
