@@ -21,7 +21,8 @@ __all__ = ["Tally", "fits", "may_run_more", "uncovered"]
 
 Word: TypeAlias = str | Unknown | None
 
-_NOT_OWN = Setting.TEXT | Setting.SUSPECT
+_NOT_OWN = Setting.TEXT
+"""Text handed to another program is no part of the shell's own; what is only suspected stands beside it."""
 
 READERS = frozenset(
     (". source eval trap alias bash sh xargs env command builtin exec coproc nohup nice setsid timeout stdbuf").split()
@@ -74,6 +75,7 @@ def may_run_more(command: Command) -> bool:
     """
     return any(
         part.is_dynamic
+        or part.program in {".", "source"}
         or (part.program.rpartition("/")[2] in READERS and bool(part.unknown or part.reads_from or part.redirects))
         for part in command.parts
     )
@@ -96,7 +98,7 @@ def uncovered(theirs: Sequence[Seen], command: Command) -> list[str]:
         for each in theirs
         for operator, target in each.redirects
         if not any(
-            ours.operator.lstrip("0123456789") == operator
+            ours.operator.lstrip("0123456789") == operator.removesuffix("-")
             and (target is None or not ours.is_known or ours.target == target)
             for ours in redirects
         )

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["Trace", "trace"]
+__all__ = ["HOME", "Trace", "trace"]
 
 TIMEOUT_S = 1
+HOME = "/home/u"
 
 _PROGRAM = """#!/bin/sh
 printf '%s\\0' "$#" "${0##*/}" "$@" >&9
@@ -36,7 +37,7 @@ for text in /tmp/box/texts/*; do
   mkdir "/tmp/box/work/$number" && cd "/tmp/box/work/$number" || exit 1
   IFS= read -r -d '' body < "$text"
   exec 9>> "/tmp/box/logs/$number"
-  /usr/bin/env -i PATH=/tmp/box/programs HOME=/home/u LC_ALL=C.UTF-8 \\
+  /usr/bin/env -i PATH=/tmp/box/programs HOME={HOME} LC_ALL=C.UTF-8 \\
     {shutil.which("timeout")} -s KILL {TIMEOUT_S} {shutil.which("bash")} --noprofile --norc -c "$body" \\
     < /dev/null > /dev/null 2>&1
   case $body in (*'&'* | *coproc* | *'>('*) sleep 0.05 ;; esac
