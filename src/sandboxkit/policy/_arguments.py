@@ -317,7 +317,7 @@ class ArgumentSet:
         return bool(self.option_globs and self.option_globs.has(argument))
 
     def _may_touch(self, argument: str, unknown: Unknown) -> bool:
-        if unknown.is_output and (self.globs or self.names_options):
+        if unknown.is_output and _hides_name(argument) and (self.globs or self.names_options):
             return True
         may_be_option = unknown.doubt is Doubt.WORDS or unknown.known[:1] in ("", "-")
         if may_be_option and self.names_options:
@@ -340,6 +340,14 @@ def _named(pattern: str) -> tuple[str, _Value]:
     if pattern.endswith("[=]"):
         return pattern[:-3], _Value.ATTACHED
     return (pattern[:-1], _Value.NEEDED) if pattern.endswith("=") else (pattern, _Value.NONE)
+
+
+def _hides_name(argument: str) -> bool:
+    """
+    Whether the last component of *argument* is not known.
+    """
+    name = argument.rpartition("/")[2]
+    return not name or _HOLES.search(name) is not None
 
 
 def _is_alike(argument: str, glob: str, unknown: Unknown) -> bool:
