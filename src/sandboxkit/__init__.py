@@ -84,6 +84,7 @@ if TYPE_CHECKING:
         Grant,
         Limits,
         NetworkPolicy,
+        PartDecision,
         PolicyAction,
         PolicyEvaluation,
         ProcessPolicy,
@@ -95,7 +96,15 @@ if TYPE_CHECKING:
         Usage,
         Violation,
     )
-    from sandboxkit.policy import ExecPolicy, PolicyRule, RuleConstraints, get_exec_policy, initialize_exec_policy
+    from sandboxkit.policy import (
+        ExecPolicy,
+        PolicyRule,
+        RuleConstraints,
+        diagnostic,
+        get_exec_policy,
+        initialize_exec_policy,
+        rules_schema,
+    )
     from sandboxkit.process import shutdown
     from sandboxkit.router import AutoSandboxRouter, open_sandbox, run
 
@@ -142,6 +151,7 @@ __all__ = [
     "MissingExtraError",
     "NetworkPolicy",
     "NoBackendError",
+    "PartDecision",
     "PluginError",
     "PolicyAction",
     "PolicyError",
@@ -171,6 +181,7 @@ __all__ = [
     "Usage",
     "Violation",
     "__version__",
+    "diagnostic",
     "get_active_sandbox_backend",
     "get_exec_policy",
     "initialize_exec_policy",
@@ -178,6 +189,7 @@ __all__ = [
     "open_sandbox",
     "permit",
     "register_sandbox_backend",
+    "rules_schema",
     "run",
     "sandbox_execute",
     "shutdown",
@@ -225,6 +237,7 @@ _ROOMS = {
         "Grant",
         "Limits",
         "NetworkPolicy",
+        "PartDecision",
         "PolicyAction",
         "PolicyEvaluation",
         "ProcessPolicy",
@@ -236,7 +249,15 @@ _ROOMS = {
         "Usage",
         "Violation",
     ),
-    "policy": ("ExecPolicy", "PolicyRule", "RuleConstraints", "get_exec_policy", "initialize_exec_policy"),
+    "policy": (
+        "ExecPolicy",
+        "PolicyRule",
+        "RuleConstraints",
+        "diagnostic",
+        "get_exec_policy",
+        "initialize_exec_policy",
+        "rules_schema",
+    ),
     "process": ("shutdown",),
     "router": ("AutoSandboxRouter", "open_sandbox", "run"),
 }

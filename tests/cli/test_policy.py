@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.conftest import Cli, record
@@ -14,9 +16,7 @@ from tests.cli.conftest import Cli, record
 from sandboxkit.audit import JsonlAudit
 from sandboxkit.model import AuditEvent
 from sandboxkit.policy import ExecPolicy, rules_schema
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from sandboxkit.policy._lint import CHECKS
 
 GOOD = """\
 default = "ask"
@@ -317,3 +317,18 @@ def test_other_verbs_decide_by_the_same_files(cli: Cli, rules: Path) -> None:
     assert cli("explain", "--policy", "rules.toml", "--", "npm publish").returncode == 120
     assert cli("run", "--policy", "rules.toml", "--", "npm publish").returncode == 120
     assert cli("check", "--policy", "none.toml", "--", "ls").returncode == 119
+
+
+@pytest.mark.parametrize("verb", [("lint", "--strict"), ("test",)])
+def test_the_documented_example_is_fine(cli: Cli, verb: tuple[str, ...]) -> None:
+    example = Path(__file__).resolve().parents[2] / "docs" / "snippets" / "rules.toml"
+    done = cli("policy", *verb, str(example))
+    assert done.returncode == 0, done.stdout.decode()
+
+
+def test_the_reference_has_every_check() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "rule-file.md").read_text()
+    listed = dict(re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", page, re.MULTILINE))
+    assert {check: listed.get(check) for check in CHECKS if check != "mistake"} == {
+        check: meaning for check, meaning in CHECKS.items() if check != "mistake"
+    }
