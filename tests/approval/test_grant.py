@@ -50,6 +50,7 @@ def test_equal_grants_have_one_digest() -> None:
         replace(GRANT, mode="direct"),
         replace(GRANT, stdin_digest="0" * 64),
         replace(GRANT, not_found=("tool",)),
+        replace(GRANT, search="/usr/bin"),
     ],
 )
 def test_every_part_counts(other: Grant) -> None:

@@ -274,6 +274,30 @@ def test_kinds_are_told_by_name(name: str, kind: Kind | None) -> None:
     assert kind_of(name) is kind
 
 
+def test_never_where_programs_are_looked_for_in_a_writable_root(place: Path) -> None:
+    read = parse("ls")
+    evaluation = PolicyEvaluation(PolicyAction.ASK, "asks", read, rules_digest="f" * 64)
+    spec = SandboxSpec(filesystem=FilesystemPolicy(write=(str(place / "desk"),)))
+
+    def because(search: str) -> str | None:
+        grant = grant_for(
+            evaluation,
+            command="ls",
+            argv=("ls",),
+            cwd=str(place / "tools"),
+            search=search,
+            workspace_roots=(),
+            spec=spec,
+            mode="sandbox",
+            stdin=None,
+        )
+        return why_not_always(grant, read)
+
+    assert because(f"/usr/bin:{place}/tools") is None
+    for folder in (f"{place}/desk/.venv/bin", "../desk", str(place / "desk")):
+        assert "programs are looked for in" in (because(f"/usr/bin:{folder}") or "")
+
+
 def test_every_writable_root_counts(place: Path) -> None:
     read = parse("ls")
     spec = SandboxSpec(filesystem=FilesystemPolicy(write=("/usr",), read=("/usr/bin",)))

@@ -143,6 +143,7 @@ async def test_always_expires(store: GrantStore) -> None:
         request(workspace_roots=("/srv",)),
         request(stdin_digest="0" * 64),
         request(executables=()),
+        request(search="/bin:/usr/bin"),
     ],
 )
 async def test_something_else_is_asked(store: GrantStore, other: ApprovalRequest, remember: str) -> None:
@@ -347,7 +348,16 @@ async def test_the_action_of_a_tool_is_asked_each_time(store: GrantStore) -> Non
         assert (await ask(approver, asked)).origin == "asked"
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), 367 * DAY])
+@pytest.mark.parametrize("seconds", [1.0, 366 * DAY])
+@pytest.mark.parametrize("now", [0.1, 1.7e9 + 1 / 3, 9e11])
+async def test_the_shortest_and_the_longest_can_be_kept(store: GrantStore, seconds: float, now: float) -> None:
+    store = GrantStore(store.path, clock=lambda: now)
+    approver = RememberingApprover(Person(remember="always"), store=store, always_seconds=seconds, clock=lambda: now)
+    await ask(approver)
+    assert (await ask(approver)).origin == "always"
+
+
+@pytest.mark.parametrize("seconds", [0, 0.5, -1, float("nan"), float("inf"), 367 * DAY])
 async def test_always_is_bounded(seconds: float) -> None:
-    with pytest.raises(ValueError, match="at most 366 days"):
+    with pytest.raises(ValueError, match="from 1 to 366 days"):
         RememberingApprover(Person(), always_seconds=seconds)

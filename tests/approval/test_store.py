@@ -304,6 +304,17 @@ def test_a_write_that_fails_leaves_what_was_there(store: GrantStore) -> None:
     assert {path.name for path in Path(store.path).parent.iterdir()} == {"grants.json", "grants.json.lock"}
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"expires": math.inf}, {"expires": GRANT.created}, {"digest": "x"}, {"created": math.nan}, {"created": -5.0}],
+)
+def test_what_could_not_be_read_again_is_not_written(store: GrantStore, changes: dict[str, Any]) -> None:
+    store.add(OTHER)
+    with pytest.raises(GrantStoreError, match="this cannot be kept"):
+        store.add(replace(GRANT, **changes))
+    assert store.grants() == (OTHER,)
+
+
 def test_what_a_crash_left_is_taken_away(store: GrantStore) -> None:
     store.add(GRANT)
     Path(store.path + ".new").write_text("half")

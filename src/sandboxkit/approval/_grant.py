@@ -78,6 +78,7 @@ def grant_for(
         mode=mode,
         stdin_digest=hashlib.sha256(stdin).hexdigest() if stdin else None,
         not_found=tuple(name for name, program in found.items() if program is None),
+        search=search,
     )
 
 

@@ -64,6 +64,9 @@ def _objections(grant: Grant, command: Command) -> Iterator[str]:
         yield f"{name!r} is no program on this machine, so there is no file to hold on to"
     yield from _misnamed(grant.executables[1:] if command.argv is None else grant.executables)
     yield from _replaceable(_paths(grant, command), grant.spec)
+    for folder in dict.fromkeys(os.path.join(grant.cwd, name) for name in grant.search.split(":")):
+        if root := writable_root(folder, grant.spec):
+            yield f"programs are looked for in {folder!r}, and a box may write {root!r}"
 
 
 def _objections_to(part: SimpleCommand, grant: Grant) -> Iterator[str]:

@@ -71,8 +71,8 @@ class RememberingApprover:
         always_seconds: float = 30 * DAY,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        if not 0 < always_seconds <= MAX_SECONDS:
-            raise ValueError(f"always_seconds {always_seconds}: give a positive number of seconds, at most 366 days")
+        if not 1 <= always_seconds <= MAX_SECONDS:
+            raise ValueError(f"always_seconds {always_seconds}: give a number of seconds from 1 to 366 days")
         self._inner = inner
         self._store = store
         self._choices: tuple[Remember, ...] = ("once", "session") if session else ("once",)

@@ -334,7 +334,11 @@ class GrantStore:
         temporary = (
             f"{self._name}.new"  # one name, under the lock: a crash leaves at most this one, which is taken away
         )
-        text = _written(content)
+        try:
+            text = _written(content)
+            _parsed(text)  # what could not be read again would take all others with it
+        except ValueError as exc:
+            self._fail(f"this cannot be kept: {exc}", exc)
         if len(text) > MAX_BYTES:
             self._fail(f"it would be larger than {MAX_BYTES} bytes; revoke what is not needed")
         with contextlib.suppress(FileNotFoundError):
@@ -448,6 +452,6 @@ def _row(row: object) -> RememberedGrant:
     if len(texts["digest"]) != 64 or set(texts["digest"]) - set("0123456789abcdef"):
         raise ValueError("a digest is none")
     grant = RememberedGrant(**texts, created=_number(row["created"]), expires=_number(row["expires"]))
-    if not 0 < grant.expires - grant.created <= MAX_SECONDS:
+    if not 0 < grant.expires - grant.created <= MAX_SECONDS + 1:  # their sum was rounded
         raise ValueError("an approval does not expire, or much too late")
     return grant

@@ -86,6 +86,8 @@ class Grant:
         stdin_digest: sha256 of what it reads on standard input, hex; None where that is
             empty.
         not_found: The programs that were not found on the host, as they are named.
+        search: Where bare program names are looked for, as in PATH: also those that a
+            program starts in turn.
     """
 
     command: tuple[str, ...] | str
@@ -97,6 +99,7 @@ class Grant:
     mode: RunMode = "sandbox"
     stdin_digest: str | None = None
     not_found: tuple[str, ...] = ()
+    search: str = ""
 
     @property
     def digest(self) -> str:
@@ -114,6 +117,7 @@ class Grant:
             "mode": self.mode,
             "stdin": self.stdin_digest,
             "not_found": self.not_found,
+            "search": self.search,
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
