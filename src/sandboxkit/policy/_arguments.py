@@ -184,6 +184,8 @@ class ArgumentSet:
             position += 1
             if doubt is not None:
                 if in_doubt:
+                    if not self._may_take(doubt):
+                        return False
                     # With a list for operands behind which anything may follow, it may be one.
                     if self.rest:
                         return True
@@ -278,6 +280,16 @@ class ArgumentSet:
         if not options_end and (not known or known[0] == "-"):
             return self.takes_unknown and self.takes_any_operand
         return self.takes_any_operand or self.takes_any_rest or any(_begins_all(glob, known) for glob in self.globs)
+
+    def _may_take(self, unknown: Unknown) -> bool:
+        """
+        Whether any of the words *unknown* stands for may be in the set, or it stands
+        for none.
+        """
+        known = unknown.known
+        if unknown.doubt is Doubt.WORDS or known[:1] in ("", "-") or self.takes_any_operand or self.rest:
+            return True
+        return any(_may_begin_alike(known, _WILDCARDS.split(glob, maxsplit=1)[0]) for glob in self.globs)
 
     def _has_begun(self, unknown: Unknown) -> bool:
         """

@@ -282,7 +282,7 @@ class Floor:
         for path in path_candidates(arguments):
             if not _is_path(path):
                 continue
-            if rule.trigger and not _GLOB.search(path) and not self._is_near(rule.trigger, path, context):
+            if places.trigger and not _GLOB.search(path) and not self._is_near(places.trigger, path, context):
                 continue
             if places.holds(path, context, moved=moved):
                 return True

@@ -103,7 +103,7 @@ class RuleSet:
         floor: The denials nothing can lift.
         builtin, user, organisation, project: The levels.
         default: What is done with a command no rule matches.
-        counts: Whether any rule bounds a number.
+        counts: Whether any rule bounds the number of parts.
         digest: Names the whole set (sha256, hex).
     """
 
@@ -125,7 +125,7 @@ class RuleSet:
         """
         layers = (builtin, user, organisation, project)
         digest = digest_of([floor.digest, str(default), *(layer.digest for layer in layers)])
-        counts = any(rule.constraints.more_than for layer in layers for rule in layer.rules)
+        counts = any("parts" in rule.constraints.more_than for layer in layers for rule in layer.rules)
         return cls(floor, builtin, user, organisation, project, default, counts, digest)
 
     @property

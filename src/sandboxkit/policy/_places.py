@@ -16,7 +16,7 @@ from sandboxkit.model import is_inside
 from sandboxkit.policy._paths import homely, located, normal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from sandboxkit.model import EvaluationContext
 
@@ -40,6 +40,9 @@ class PlaceRow(BaseModel):
     """Also every directory that contains the home or a workspace root."""
     whole_directory: bool = False
     """Also `*` on its own: everything in the directory the command starts in."""
+
+
+_WILDCARD = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +85,28 @@ class Places:
         stem, is_everything = _without_star(argument)
         if is_everything and self.whole_directory and not moved and stem in (".", context.cwd):
             return True
-        return any(self._has(path, argument) for path in _forms(stem, context)) or (
-            self.parents and _is_parent(stem, context)
-        )
+        if stem[:1] == "~":
+            return self._has(_in_home(stem), argument)
+        path = located(stem, context)
+        if path is None:
+            path = posixpath.normpath(stem)
+            return self._has(path, argument) or (self.parents and path.rpartition("/")[2] == "..")
+        if self._has(path, argument):
+            return True
+        home = homely(path, context)
+        if home is not None and self._has(home, argument):
+            return True
+        return self.parents and _is_parent(path, context)
 
     def _has(self, path: str, argument: str) -> bool:
         if self.outside and self.outside.fullmatch(path):
             return False
         if self.inside.fullmatch(path):
             return True
-        return any(char in argument for char in "*?[") and any(
-            fnmatch.fnmatchcase(known, path) for known in self.literals
-        )
+        begun = _WILDCARD.split(path, maxsplit=1)[0]
+        if len(begun) == len(path) or not _WILDCARD.search(argument):
+            return False
+        return any(known.startswith(begun) and fnmatch.fnmatchcase(known, path) for known in self.literals)
 
 
 def triggers(globs: Iterable[str]) -> re.Pattern[str]:
@@ -121,30 +134,19 @@ def _without_star(argument: str) -> tuple[str, bool]:
     return argument, False
 
 
-def _forms(argument: str, context: EvaluationContext) -> Iterator[str]:
-    if argument.startswith("~"):
-        user, slash, rest = argument.partition("/")
-        # ~user is a home too; ~+ and ~- are directories nobody can name here.
-        yield "~" + (normal("/" + rest).rstrip("/") if slash else "") if user not in ("~+", "~-") else "~"
-        return
-    path = located(argument, context)
-    if path is None:
-        yield posixpath.normpath(argument)
-        return
-    yield path
-    home = homely(path, context)
-    if home is not None:
-        yield home
+def _in_home(argument: str) -> str:
+    # ~user is a home too; ~+ and ~- are directories nobody can name here.
+    user, slash, rest = argument.partition("/")
+    return "~" + (normal("/" + rest).rstrip("/") if slash else "") if user not in ("~+", "~-") else "~"
 
 
-def _is_parent(argument: str, context: EvaluationContext) -> bool:
-    path = located(argument, context)
-    if path is None:
-        return posixpath.normpath(argument).rpartition("/")[2] == ".."
-    homes = (normal(context.home),) if context.home else ()
-    return any(is_inside(home, path) for home in homes) or any(
-        root != path and is_inside(root, path) for root in map(normal, context.workspace_roots)
-    )
+def _is_parent(path: str, context: EvaluationContext) -> bool:
+    """
+    Whether the normal *path* holds the home or a workspace root.
+    """
+    if context.home and is_inside(normal(context.home), path):
+        return True
+    return any(root != path and is_inside(root, path) for root in map(normal, context.workspace_roots))
 
 
 def _globs(globs: tuple[str, ...]) -> re.Pattern[str]:

@@ -16,6 +16,11 @@ _EASY = re.compile(r"[A-Za-z0-9_./,@+-][A-Za-z0-9_./:,@%+=-]*(?: [A-Za-z0-9_./:,
 Text that needs no character by character reading: most commands look like this.
 """
 
+_RUN = re.compile(r"[A-Za-z0-9_./:,@%+=-]+")
+"""
+Characters that mean themselves wherever they stand.
+"""
+
 _META = frozenset("\n|&;()<>$`*?")
 
 
@@ -35,9 +40,9 @@ class _Word:
     raw: list[str] = field(default_factory=list)
     is_quoted: bool = False
 
-    def add(self, char: str) -> None:
-        self.letters.append(char)
-        self.raw.append(char)
+    def add(self, text: str) -> None:
+        self.letters.append(text)
+        self.raw.append(text)
 
     def add_quoted(self, text: str) -> None:
         self.letters.append(text)
@@ -96,6 +101,10 @@ def _finish(word: _Word, found: list[str]) -> None:
 
 
 def _step(text: str, position: int, word: _Word) -> int:
+    run = _RUN.match(text, position)
+    if run:
+        word.add(run[0])
+        return run.end()
     char = text[position]
     if char == "'":
         return _single(text, position + 1, word)
@@ -118,7 +127,7 @@ def _step(text: str, position: int, word: _Word) -> int:
 def _may_be_home(word: _Word) -> bool:
     # Within a word bash expands ~ only behind the = of what looks like an
     # assignment, and behind a : there; HEAD~1 stays as it is.
-    return word.is_empty or bool({"=", ":"} & set(word.raw))
+    return word.is_empty or any("=" in piece or ":" in piece for piece in word.raw)
 
 
 def _literal(text: str) -> str:
