@@ -291,6 +291,15 @@ def test_replay_judges_for_the_place_it_was_judged_for(cli: Cli, tmp_path: Path)
     assert [(change["cwd"], change["after"]) for change in found["changes"]] == [("/srv", "sandbox")]
 
 
+def test_replay_counts_what_was_counted(cli: Cli, tmp_path: Path) -> None:
+    rule = {"id": "r", "prefix": ["scrape"], "action": "deny", "constraints": {"more_than": {"pages": 25}}}
+    (tmp_path / "rules.json").write_text(json.dumps({"rules": [rule]}))
+    few, many = ({"command": "scrape", "action": "sandbox", "numbers": {"pages": pages}} for pages in (3, 26))
+    log(tmp_path / "audit.jsonl", ("decided", few), ("decided", many))
+    found = record(cli("policy", "replay", "--json", "audit.jsonl", "--policy", "rules.json"))
+    assert (found["decisions"], found["changed"]) == (2, 1)
+
+
 def test_replay_without_a_log_is_wrong_use(cli: Cli) -> None:
     done = cli("policy", "replay", "none.jsonl")
     assert done.returncode == 119

@@ -87,6 +87,8 @@ class _Case:
     cwd: str | None
     home: str | None
     workspace_roots: tuple[str, ...]
+    user: str | None
+    numbers: tuple[tuple[str, float], ...]
     before: PolicyAction
 
 
@@ -133,11 +135,18 @@ def _case(record: AuditRecord) -> _Case | str | None:
         return "with an unknown action"
     if record.command is None or not record.is_exact:
         return "masked, cut or without their place"
-    return _Case(record.command, record.cwd, record.home, record.workspace_roots, before)
+    numbers = tuple(sorted(record.numbers.items()))
+    return _Case(record.command, record.cwd, record.home, record.workspace_roots, record.user, numbers, before)
 
 
 def _change(policy: ExecPolicy, case: _Case, times: int) -> Change | None:
-    context = EvaluationContext(cwd=case.cwd, home=case.home, workspace_roots=case.workspace_roots)
+    context = EvaluationContext(
+        cwd=case.cwd,
+        home=case.home,
+        workspace_roots=case.workspace_roots,
+        user=case.user,
+        numbers=dict(case.numbers),
+    )
     evaluation = policy.evaluate(case.command, context=context)
     if evaluation.action is case.before:
         return None
