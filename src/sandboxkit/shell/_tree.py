@@ -27,7 +27,8 @@ Rounds of a hundred steps of the parser; a script of 10,000 dense characters tak
 _SMALL = 300
 SYNTAX = "it has a syntax error, or syntax the reader does not know"
 _BRACKETS = re.compile(r"[()]|\$\[")
-_ABSURD = re.compile(r"[<>]{5}|[|]{4}|[&;]{4}")
+_ABSURD = re.compile(r"(?:[|&;<>][ \t]*){6}")
+_BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
 
 
 class _Local(threading.local):
@@ -49,12 +50,16 @@ def _parser() -> Parser:
 
 def syntax_tree(text: str, data: bytes) -> Node:
     """
-    The root of the tree of *text*, whose UTF-8 form is *data*. It may hold errors.
+    The root of the tree of *text*, whose UTF-8 form is *data*. It may hold errors. The
+    text of its nodes is to be taken from *data*: the grammar sees ASCII only.
 
     Raises:
         TooMuchError: Brackets are nested too deeply, or the parser takes too long.
         UnsureError: It has an error, and much text behind it.
     """
+    # The grammar's scanner asks the C library whether a character is a digit, which is
+    # undefined above 255 and ends the process; every byte of them becomes a full stop.
+    data = _BEYOND_ASCII.sub(b".", data)
     if len(data) <= _SMALL:
         return _parser().parse(data).root_node
     _check_brackets(text)

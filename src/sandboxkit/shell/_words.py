@@ -39,10 +39,12 @@ class _Word:
     letters: list[str] = field(default_factory=list)
     raw: list[str] = field(default_factory=list)
     is_quoted: bool = False
+    may_assign: bool = False
 
     def add(self, text: str) -> None:
         self.letters.append(text)
         self.raw.append(text)
+        self.may_assign = self.may_assign or "=" in text or ":" in text
 
     def add_quoted(self, text: str) -> None:
         self.letters.append(text)
@@ -127,7 +129,7 @@ def _step(text: str, position: int, word: _Word) -> int:
 def _may_be_home(word: _Word) -> bool:
     # Within a word bash expands ~ only behind the = of what looks like an
     # assignment, and behind a : there; HEAD~1 stays as it is.
-    return word.is_empty or any("=" in piece or ":" in piece for piece in word.raw)
+    return word.is_empty or word.may_assign
 
 
 def _literal(text: str) -> str:
