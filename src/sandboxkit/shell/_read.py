@@ -349,11 +349,21 @@ class _Reader(_Starter):
         self._check_gaps(nodes)
         for number, node in enumerate(nodes):
             if node.is_named:
-                following = nodes[number + 1].type if number + 1 < len(nodes) else ""
-                last += self._statement(node, place.with_setting(Setting.BACKGROUND) if following == "&" else place)
+                last += self._one(nodes, number, place)
             elif node.type not in _SEPARATORS:
                 raise UnsureError(f"it has {node.type!r} where the reader does not expect it")
         return tuple(last)
+
+    def _one(self, nodes: Sequence[Node], number: int, place: _Place) -> tuple[int, ...]:
+        """
+        Reads a statement, in the background where an `&` follows it.
+        """
+        if number + 1 >= len(nodes) or nodes[number + 1].type != "&":
+            return self._statement(nodes[number], place)
+        cwd = self._cwd
+        last = self._statement(nodes[number], place.with_setting(Setting.BACKGROUND))
+        self._cwd = cwd
+        return last
 
     def _statement(self, node: Node, place: _Place) -> tuple[int, ...]:
         reader = _STATEMENTS.get(node.type)
@@ -464,14 +474,32 @@ class _Reader(_Starter):
         argv, variables = part.argv, self._found.variables
         if argv == ("exec",) and any(redirect.operator.startswith("<") for redirect in part.redirects):
             raise UnsureError("it changes where everything behind it reads from")
-        if argv[0] in ("cd", "pushd"):
+        if argv[0] in _MOVES:
             self._cwd = _directory(part, self._cwd)
-        elif argv[0] == "set" and "--" in argv:
-            variables.set_arguments(argv[argv.index("--") + 1 :])
+        elif argv[0] in _SAME_SHELL or argv[0] in self._found.functions:
+            self._follow(part)
+        elif argv[0] == "set" and (arguments := _positional(argv)) is not None:
+            variables.set_arguments(arguments)
+        elif argv[:2] == ("printf", "-v") and len(argv) > 3:
+            output = printed(("printf", *argv[3:]))
+            variables.set(argv[2], output.text if output else UNKNOWN)
         elif argv[0] == "read":
             text = (self._stdin(part, place) or Stdin(UNKNOWN)).text.strip()
             for name in argv[1:]:
                 variables.set(name, text)
+
+    def _follow(self, part: SimpleCommand) -> None:
+        """
+        Notes where a function, or a command that this shell runs for *part*, leads.
+        """
+        parts = self._found.parts
+        for moved in parts:
+            if moved.argv and moved.program in _MOVES and not moved.stands(_APART):
+                outer = None if moved.outer is None else parts[moved.outer]
+                if moved.function == part.program or (
+                    outer and outer.span == part.span and outer.program in _SAME_SHELL
+                ):
+                    self._cwd = _directory(moved, self._cwd)
 
     def _bare_assignments(self, node: Node, place: _Place) -> tuple[int, ...]:
         index = self._found.reserve()
@@ -740,8 +768,7 @@ class _Reader(_Starter):
         children = node.children
         for number, child in enumerate(children):
             if child.is_named:
-                following = children[number + 1].type if number + 1 < len(children) else ""
-                last += self._statement(child, place.with_setting(Setting.BACKGROUND) if following == "&" else place)
+                last += self._one(children, number, place)
             elif child.type not in _COMPOUND_WORDS:
                 raise UnsureError(f"it has {child.type!r} where the reader does not expect it")
         return tuple(last)
@@ -860,6 +887,9 @@ class _Line:
     reads: list[int] = field(default_factory=list)
 
 
+_MOVES = frozenset(("cd", "pushd", "popd"))
+_SAME_SHELL = frozenset(("command", "builtin", "eval", "time"))
+_APART = Setting.SUBSHELL | Setting.SUBSTITUTION | Setting.PIPELINE
 _EXPRESSIONS = frozenset(
     ("binary_expression", "unary_expression", "parenthesized_expression", "postfix_expression", "ternary_expression")
 )
@@ -903,12 +933,24 @@ def _directory(part: SimpleCommand, before: str | None) -> str:
     Where a `cd` leads, as it is written.
     """
     operands = [word for word in part.argv[1:] if not word.startswith("-") or word == "-"]
-    target = operands[0] if operands else "~"
-    if part.unknown or target == "-":
+    target = operands[0] if operands else "~" if part.program == "cd" else "-"
+    if part.unknown or target == "-" or target.startswith("+") or part.program == "popd":
         return UNKNOWN
     if target.startswith(("/", "~")) or before is None:
         return target
     return f"{before}/{target}"
+
+
+def _positional(argv: tuple[str, ...]) -> tuple[str, ...] | None:
+    """
+    What `set` makes the positional parameters, or None where it leaves them.
+    """
+    at = 1
+    while at < len(argv) and argv[at][:1] in ("-", "+"):
+        if argv[at] in ("--", "-"):
+            return argv[at + 1 :]
+        at += 2 if argv[at][1:].endswith("o") else 1
+    return argv[at:] or None
 
 
 def _is_word(node: Node) -> bool:

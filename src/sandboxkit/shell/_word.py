@@ -132,6 +132,7 @@ class _Word:
     is_quoted: bool = False
     is_output: bool = False
     vanishes: bool = False
+    is_directory: bool = False
     printed: str | None = None
 
     def doubts(self, doubt: Doubt, *, is_output: bool = False) -> None:
@@ -139,6 +140,14 @@ class _Word:
             self.known = len(self.text)
         self.doubt = doubt if self.doubt is None else max(doubt, self.doubt)
         self.is_output |= is_output
+
+    def check_directory(self) -> None:
+        """
+        Doubts a name that begins with `$HOME` or `$PWD` and goes on without a slash.
+        """
+        if self.is_directory and self.text[1:2] not in ("", "/"):
+            self.doubts(Doubt.VALUE)
+            self.known = 0
 
 
 class WordReader:
@@ -200,11 +209,13 @@ class WordReader:
         """
         word = _Word()
         self._piece(word, node, part, quoted=quoted)
+        word.check_directory()
         return word.text.translate({ord(SPLIT): SPLIT} | _UNMASK_ONLY), word.doubt is None
 
     def _finish(self, words: Words, word: _Word, node: Node) -> None:
         if len(words.argv) > _MAX_WORDS:
             raise UnsureError(f"it stands for more than {_MAX_WORDS} words")
+        word.check_directory()
         text = word.text
         start = node.start_byte
         literal = word.doubt is None and not word.is_quoted
@@ -347,10 +358,10 @@ class WordReader:
 
     def _parameter(self, word: _Word, name: str, *, quoted: bool) -> None:
         if name == "HOME" and not word.text and self._variables.is_home():
-            word.text += "~"
+            word.text, word.is_directory = "~", True
             return
         if name == "PWD" and not word.text and self._variables.get("PWD") == ".":
-            word.text += "."
+            word.text, word.is_directory = ".", True
             return
         is_list = name in _LISTS
         word.doubts(Doubt.WORDS if is_list or (not quoted and name not in _NUMERIC) else Doubt.VALUE)
