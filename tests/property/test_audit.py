@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandboxkit.audit import AuditKey, JsonlAudit, Rotation, examine
@@ -19,6 +19,7 @@ from sandboxkit.model import AuditEvent
 COUNT = 6
 KEY = AuditKey(b"a key that is long enough")
 KEYS = st.sampled_from([None, KEY])
+on_disk = settings(deadline=None)  # a busy disk may take its time
 
 
 def event(number: int) -> AuditEvent:
@@ -49,6 +50,7 @@ def test_the_log_itself_is_whole() -> None:
     assert is_whole(log(KEY), KEY)
 
 
+@on_disk
 @given(KEYS, st.data())
 def test_a_changed_byte_shows(key: AuditKey | None, data: st.DataObject) -> None:
     content = bytearray(log(key))
@@ -56,6 +58,7 @@ def test_a_changed_byte_shows(key: AuditKey | None, data: st.DataObject) -> None
     assert not is_whole(bytes(content), key)
 
 
+@on_disk
 @given(KEYS, st.data())
 def test_a_removed_piece_shows(key: AuditKey | None, data: st.DataObject) -> None:
     content = log(key)
@@ -64,6 +67,7 @@ def test_a_removed_piece_shows(key: AuditKey | None, data: st.DataObject) -> Non
     assert not is_whole(content[:start] + content[stop:], key)
 
 
+@on_disk
 @given(KEYS, st.data(), st.binary(min_size=1, max_size=40))
 def test_an_inserted_piece_shows(key: AuditKey | None, data: st.DataObject, piece: bytes) -> None:
     content = log(key)
@@ -71,6 +75,7 @@ def test_an_inserted_piece_shows(key: AuditKey | None, data: st.DataObject, piec
     assert not is_whole(content[:at] + piece + content[at:], key)
 
 
+@on_disk
 @given(KEYS, st.data())
 def test_swapped_bytes_show(key: AuditKey | None, data: st.DataObject) -> None:
     content = bytearray(log(key))
@@ -80,6 +85,7 @@ def test_swapped_bytes_show(key: AuditKey | None, data: st.DataObject) -> None:
     assert is_whole(bytes(content), key) is (content == log(key))
 
 
+@on_disk
 @given(KEYS, st.lists(st.integers(0, COUNT - 1), max_size=COUNT + 2))
 def test_only_the_records_in_their_order_are_whole(key: AuditKey | None, order: list[int]) -> None:
     lines = log(key).splitlines(keepends=True)
@@ -88,6 +94,7 @@ def test_only_the_records_in_their_order_are_whole(key: AuditKey | None, order: 
     assert is_whole(b"".join(lines[at] for at in order), key) is expected
 
 
+@on_disk
 @given(KEYS, st.integers(0, COUNT - 2), st.data())
 def test_a_change_shows_after_others_wrote_on(key: AuditKey | None, record: int, data: st.DataObject) -> None:
     lines = log(key).splitlines(keepends=True)
@@ -117,6 +124,7 @@ def test_a_tail_torn_at_any_byte_is_recovered(tmp_path: Path, tail: str) -> None
         path.unlink()
 
 
+@on_disk
 @given(KEYS, st.lists(st.integers(0, 900), min_size=1, max_size=4))
 def test_however_often_it_is_torn(key: AuditKey | None, cuts: list[int]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -133,6 +141,7 @@ def test_however_often_it_is_torn(key: AuditKey | None, cuts: list[int]) -> None
         assert 2 <= found.records <= len(cuts) + 2
 
 
+@on_disk
 @given(
     st.integers(1, 4),
     st.lists(st.tuples(st.sampled_from(["write", "rename", "tear"]), st.integers(1, 300)), max_size=12),
