@@ -613,7 +613,16 @@ def test_a_word_nobody_knows_is_admitted_only_where_every_word_it_may_be_is(
 )
 def test_unknown_words(patterns: list[str], arguments: list[str], unknown: tuple[int, Unknown], admitted: bool) -> None:
     assert ArgumentSet.of(patterns).admits(arguments, unknown=(unknown,)) is admitted
-    assert ArgumentSet.of(patterns).admits(arguments, unknown=(unknown,), in_doubt=True)
+
+
+@pytest.mark.parametrize(
+    ("known", "admitted"), [("", True), ("-", True), ("PATH=", True), ("PA", True), ("LD_X=", True), ("FOO=", False)]
+)
+def test_in_doubt_a_word_is_admitted_where_it_may_be(known: str, admitted: bool) -> None:
+    names = ArgumentSet.of(["PATH=*", "LD_*"])
+    assert names.admits(["?"], unknown=((0, Unknown(Doubt.VALUE, known)),), in_doubt=True) is admitted
+    assert names.admits(["?"], unknown=((0, Unknown(Doubt.WORDS, known)),), in_doubt=True)
+    assert ArgumentSet.of(["* **"]).admits(["?", "-x"], unknown=((0, Unknown(Doubt.VALUE, known)),), in_doubt=True)
 
 
 @pytest.mark.parametrize("doubt", list(Doubt))
