@@ -139,7 +139,8 @@ class SimpleCommand:
     Attributes:
         argv: The words after quote removal and expansion, as far as they are known:
             variables set in the text are filled in, unset ones are empty. Empty where
-            it only assigns or redirects.
+            it only assigns or redirects, and for the head of a loop or `case`, in whose
+            words others may be inside.
         span: Where it stands in the source text, as (start, end) in characters; None
             for a command that was given as a list.
         unknown: The words of `argv` whose value only the shell will know, by index.

@@ -117,6 +117,8 @@ def _text(text: str) -> Command:
         return _opaque(text, str(problem))
     except TooMuchError as problem:
         return _unread(text, str(problem))
+    except RecursionError:
+        return _unread(text, "it stands too deep within itself")
     if not found.parts:
         return Command(source=text, parts=(), opaque="it holds no command")
     return Command(text, tuple(found.parts), functions=frozenset(found.functions))
@@ -132,7 +134,7 @@ def _plain(source: str | None, argv: tuple[str, ...], span: tuple[int, int] | No
     except UnsureError as problem:
         parts = tuple(replace(each, setting=each.setting | Setting.SUSPECT) for each in found.parts)
         return Command(source, parts, opaque=str(problem), argv=argv)
-    except TooMuchError as problem:
+    except (TooMuchError, RecursionError) as problem:
         return Command(source, (), opaque=str(problem), unread=True, argv=argv)
     return Command(source, tuple(found.parts), argv=argv, functions=frozenset(found.functions))
 
@@ -147,7 +149,7 @@ def _opaque(text: str, problem: str) -> Command:
     roughly.
     """
     found = Found()
-    with suppress(UnsureError, TooMuchError):
+    with suppress(UnsureError, TooMuchError, RecursionError):
         read(text, found)
     with suppress(TooMuchError):
         read_roughly(text, found)

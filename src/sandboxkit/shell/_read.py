@@ -44,7 +44,7 @@ _SPACE = b" \t\n"
 _BLANKS = frozenset((b" ", b"\t", b"\n"))
 _SEPARATORS = frozenset((";", "&", "\n"))
 _DECLARES = frozenset(("declare", "typeset", "local", "readonly", "export"))
-_COMPOUND = RESERVED - {"time", "coproc", "!", "[[", "]]", "in"}
+_COMPOUND = RESERVED - {"time", "coproc", "!", "[[", "]]"}
 
 
 @dataclass(slots=True)
@@ -321,6 +321,14 @@ class _Reader(_Starter):
     def _original(self, offset: int) -> int:
         return self._prepared.original(self._place_of(offset))
 
+    def _check_operators(self, start: int, end: int) -> None:
+        """
+        Refuses text that is read once more, but has lost its operators.
+        """
+        begin, end = self._place_of(start), self._place_of(end)
+        if any(begin <= place < end for place in self._prepared.operators):
+            raise UnsureError("it has a redirection from text within text")
+
     def _span_of(self, start: int, end: int) -> _Span:
         if self._span is not None:
             return self._span
@@ -464,6 +472,8 @@ class _Reader(_Starter):
             if not rest:
                 raise UnsureError(f"it has {first!r} in front of nothing")
             for word, literal in zip(words.argv[1:], words.literal[1:], strict=True):
+                if not literal and "=" in word:
+                    raise UnsureError(f"it has {first!r} in front of what may be an assignment")
                 if literal and word in RESERVED:
                     raise UnsureError(f"it has {first!r} in front of a compound command")
 
@@ -572,6 +582,8 @@ class _Reader(_Starter):
         targets = Words()
         line.words.drop_descriptor(node.start_byte)
         self._check_gaps(node.children, touching=False)
+        if any(b"\n" in self._data[one.end_byte : other.start_byte] for one, other in pairwise(node.children)):
+            raise UnsureError("it has a redirection to the next line")
         for child in node.children:
             if child.type == "file_descriptor" or (child.type == "$" and operator):
                 continue
@@ -632,6 +644,7 @@ class _Reader(_Starter):
         children = node.children
         if children[0].type == "`" and "\\" in self._words.slice(node):
             # Within backticks a backslash quotes `, \ and $ once more.
+            self._check_operators(node.start_byte, node.end_byte)
             text = _unticked(self._words.slice(node)[1:-1])
             span = self._span_of(node.start_byte, node.end_byte)
             _Reader(self._found, place, span=span, cwd=cwd).read(text)
@@ -646,6 +659,7 @@ class _Reader(_Starter):
         """
         Reads quoted text whose substitutions bash would run all the same.
         """
+        self._check_operators(start, start + len(text.encode("utf-8", "surrogateescape")))
         place = self._original(start)
         body = text if text.endswith("\n") else text + "\n"
         try:
@@ -696,6 +710,8 @@ class _Reader(_Starter):
         is_first = True
         for child in node.children:
             if child.is_named:
+                if child.type == "negated_command" and not is_first:
+                    raise UnsureError("it has a '!' behind a '|'")
                 cwd = self._cwd
                 last = self._statement(child, place if is_first else place._replace(reads_from=last))
                 self._cwd = cwd
@@ -706,12 +722,24 @@ class _Reader(_Starter):
 
     def _list(self, node: Node, place: _Place) -> tuple[int, ...]:
         last: list[int] = []
-        for child in node.children:
-            if child.is_named:
-                last += self._statement(child, place.with_setting(Setting.CONDITIONAL) if last else place)
-            elif child.type not in ("&&", "||"):
-                raise UnsureError(f"it has {child.type!r} where the reader does not expect it")
+        for child in self._flat(node):
+            last += self._statement(child, place.with_setting(Setting.CONDITIONAL) if last else place)
         return tuple(last)
+
+    def _flat(self, node: Node) -> list[Node]:
+        """
+        The commands of a list, which nests to the left, in their order.
+        """
+        found: list[Node] = []
+        while True:
+            children = node.children
+            if len(children) != 3 or children[1].type not in ("&&", "||"):
+                raise UnsureError("it has a list the reader does not know")
+            self._check_gaps(children, touching=False)
+            found.append(children[2])
+            if children[0].type != "list":
+                return [children[0], *reversed(found)]
+            node = children[0]
 
     def _negated(self, node: Node, place: _Place) -> tuple[int, ...]:
         if self._data[node.start_byte + 1 : node.start_byte + 2] not in _BLANKS:
@@ -800,6 +828,8 @@ class _Reader(_Starter):
                 continue
             if child.type == "variable_name" and not name:
                 name = self._words.slice(child)
+                if not name.isidentifier():
+                    raise UnsureError("it has a loop the reader does not know")
             elif child.type in ("do_group", "compound_statement"):
                 body.append(child)
             else:

@@ -21,6 +21,7 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\(\)|%%|\[.*?\])?)\+?=(.*)"
 _STRINGS = re.compile(r"\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`((?:[^`\\\n]|\\.)*)`")
 _NEEDS_SHELL = re.compile(r"[\s;&|<>()`$]")
 _STDIN_READERS = frozenset(("at", "batch"))
+_GIT_CARRIES = re.compile(r"=|ext::|[a-z]\.[a-z]| -x|--exec|-filter|foreach")
 _FIND_STARTS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 _TEXT_ONLY = frozenset(("su", "script"))
 _MAX_STRINGS = 20
@@ -177,7 +178,7 @@ def _behind(part: SimpleCommand, name: str, wrapper: Wrapper, stdin: Stdin | Non
     if found.texts:
         inner = [each for index in found.texts for each in _text(part, range(index, index + 1), wrapper.setting)]
         return Carried(inner, found.at)
-    if (wrapper.text and name != "flock") or found.at >= len(part.argv):
+    if name in _TEXT_ONLY or found.at >= len(part.argv):
         return _default(part, name, found)
     if wrapper.joins:
         inner = _text(part, range(found.at, len(part.argv)), wrapper.setting)
@@ -201,6 +202,11 @@ def _options(part: SimpleCommand, name: str, wrapper: Wrapper) -> _Options | Non
     argv = part.argv
     while found.at < len(argv):
         word = argv[found.at]
+        if wrapper.assigns and (assigned := _ASSIGNMENT.fullmatch(word)):
+            known = not _is_unknown(part, found.at)
+            found.assignments.append(Assignment(assigned[1], assigned[2], known, is_exported=True))
+            found.at += 1
+            continue
         if _is_unknown(part, found.at) and not operands:
             return None if word.startswith("-") or not _surely_operand(part, found.at) else found
         if word == "--":
@@ -210,10 +216,6 @@ def _options(part: SimpleCommand, name: str, wrapper: Wrapper) -> _Options | Non
         if len(word) > 1 and word[0] == "-":
             if not _option(part, found, wrapper, name):
                 return None
-        elif wrapper.assigns and (assigned := _ASSIGNMENT.fullmatch(word)):
-            known = not _is_unknown(part, found.at)
-            found.assignments.append(Assignment(assigned[1], assigned[2], known, is_exported=True))
-            found.at += 1
         elif operands:
             operands -= 1
             found.at += 1
@@ -512,6 +514,8 @@ def _git(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     git-remote-ext(1), git 2.43.
     """
     argv, texts = part.argv, []
+    if argv[1:2] != ("bisect",) and not _GIT_CARRIES.search(" ".join(argv)):
+        return None
     for at, word in enumerate(argv):
         following = argv[at + 1] if at + 1 < len(argv) else ""
         if word.startswith("ext::"):
