@@ -119,6 +119,7 @@ printf '%s\\n' -v
 test -f a -a ! -d b
 [ a = b ]
 [ 1 -lt 2 ]
+[ -n = x -a ! -z y ]
 sed -n 10,20p a
 sed -n '5p;10q' a
 sed '/^#/d' a
@@ -370,6 +371,9 @@ test -v x
 test -R x
 test -- -v x
 test a = a -a -v x
+test -v = x -a -v y
+[ -v a = ]x
+[ x -a -v a ]
 [ -v x ]
 printf -v x y
 printf -vx y
@@ -609,6 +613,12 @@ def test_a_word_nobody_knows_is_admitted_only_where_every_word_it_may_be_is(
         (["* **"], ["?", "-x"], (0, Unknown(Doubt.VALUE, "f")), True),
         (["-name=", "*"], [".", "-name", "?"], (2, Unknown(Doubt.VALUE)), True),
         (["-name=", "*"], ["?"], (0, Unknown(Doubt.VALUE)), False),
+        (["* = *"], ["?", "=", "x"], (0, Unknown(Doubt.VALUE)), True),
+        (["* = *"], ["x", "=", "?"], (2, Unknown(Doubt.VALUE)), True),
+        (["* = *"], ["?", "=", "x"], (0, Unknown(Doubt.WORDS)), False),
+        (["* = *"], ["x", "=", "?"], (2, Unknown(Doubt.PATTERN)), False),
+        (["* = *", "*"], ["?", "x"], (0, Unknown(Doubt.VALUE)), False),
+        (["* = *", "*"], ["x", "?", "x"], (1, Unknown(Doubt.VALUE)), False),
     ],
 )
 def test_unknown_words(patterns: list[str], arguments: list[str], unknown: tuple[int, Unknown], admitted: bool) -> None:
@@ -754,6 +764,17 @@ def test_test_evaluates_a_subscript_behind_two_dashes(tmp_path: Path) -> None:
     run(bash, "-c", text)
     assert (tmp_path / "ran").exists()
     assert POLICY.evaluate(text, context=CONTEXT).action > PolicyAction.ALLOW
+
+
+@pytest.mark.parametrize("name", ["-v", "!", "(", "-R", "-a"])
+@pytest.mark.parametrize("more", ["", "-a b = b", "-o -n b"])
+def test_what_an_operator_stands_behind_is_only_compared(tmp_path: Path, name: str, more: str) -> None:
+    bash = shutil.which("bash")
+    assert bash
+    code = f"a[$(touch {tmp_path}/ran)]"
+    run(bash, "-c", f'[ "$1" = "$2" {more} ]', "bash", name, code)
+    run(bash, "-c", f'[ "$1" -nt "$2" {more} ]', "bash", name, code)
+    assert not list(tmp_path.iterdir())
 
 
 def test_git_writes_its_output_where_it_is_told(tmp_path: Path) -> None:

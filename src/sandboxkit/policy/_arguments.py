@@ -23,6 +23,7 @@ __all__ = ["ArgumentSet", "is_option"]
 _DIGITS = tuple(f"-{digit}" for digit in "0123456789")
 _REST = " **"
 _MAX_NEEDLES = 8
+_BETWEEN = re.compile(r"\* (\S+) \*")
 _WILDCARDS = re.compile(r"[*?]")
 _HOLES = re.compile(rf"[*?\[\]{UNKNOWN}]+")
 
@@ -98,6 +99,7 @@ class ArgumentSet:
         option_globs, operand_globs: The globs of a kind.
         globs: The texts of the patterns for operands.
         rest: The globs for operands behind which anything may follow.
+        between: The words that make one expression of what stands around them.
         takes_any_operand: Whether ``*`` is in the list.
         takes_any_rest: Whether anything may follow any operand.
         takes_anything: Whether ``**`` is in the list.
@@ -117,6 +119,7 @@ class ArgumentSet:
     operand_globs: _Globs | None
     globs: tuple[str, ...]
     rest: _Globs | None
+    between: frozenset[str]
     takes_any_operand: bool
     takes_any_rest: bool
     takes_anything: bool
@@ -134,7 +137,12 @@ class ArgumentSet:
         words = [name for name, _ in named if len(name) > 2 and not name.startswith("--")]
         letters = {name[1]: value for name, value in named if len(name) == 2 and name != "--"}
         rest = [pattern.removesuffix(_REST) for pattern in listed if pattern.endswith(_REST)]
-        globs = [text for text in listed if not is_option(text) and text != "**" and not text.endswith(_REST)]
+        between = frozenset(found[1] for pattern in listed if (found := _BETWEEN.fullmatch(pattern)))
+        globs = [
+            text
+            for text in listed
+            if not is_option(text) and text != "**" and not _BETWEEN.fullmatch(text) and not text.endswith(_REST)
+        ]
         return cls(
             options={name: int(value is _Value.NEEDED) for name, value in named},
             attached=frozenset(name for name, value in named if len(name) > 2 and value is not _Value.NONE),
@@ -146,10 +154,11 @@ class ArgumentSet:
             operand_globs=_Globs.of(text for text in globs if _is_glob(text)),
             globs=tuple(globs),
             rest=_Globs.of(rest),
+            between=between,
             takes_any_operand="*" in globs,
             takes_any_rest="*" in rest,
             takes_anything="**" in listed,
-            is_getopt=not words,
+            is_getopt=not words and not between,
             names_options=any(map(is_option, listed)),
             takes_unknown=takes_unknown,
         )
@@ -180,6 +189,10 @@ class ArgumentSet:
         options_end = False
         while position < end:
             argument = arguments[position]
+            if self.between and self._joins(arguments, position, doubts):
+                position += 3
+                operands += 2
+                continue
             doubt = doubts.get(position) if doubts else None
             position += 1
             if doubt is not None:
@@ -239,6 +252,16 @@ class ArgumentSet:
             elif self._touched(argument):
                 return True
         return False
+
+    def _joins(self, arguments: Sequence[str], position: int, doubts: Mapping[int, Unknown]) -> bool:
+        """
+        Whether the argument and the two behind it are one expression. What stands around
+        the word may be anything then, but each only one argument.
+        """
+        if position + 2 >= len(arguments) or arguments[position + 1] not in self.between or position + 1 in doubts:
+            return False
+        around = (doubts.get(position), doubts.get(position + 2))
+        return all(unknown is None or unknown.doubt is Doubt.VALUE for unknown in around)
 
     def _taken(self, argument: str) -> int | None:
         """

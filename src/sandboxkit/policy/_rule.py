@@ -106,12 +106,13 @@ class RuleConstraints(_Model):
     cluster, and `--` ends the options. Abbreviated options are not in the list: another
     release of the tool may know an option of just that name.
 
-    `-word` and `-word=` are options like those of find. With one of them in the list
-    every argument is compared as a whole, and `--` does not end the options.
+    `-word` and `-word=` are options like those of find. With one of them, or `* = *`, in
+    the list every argument is compared as a whole, and `--` does not end the options.
 
     Anything else is a glob for operands; with ` **` behind it (`* **`) all further
     arguments are in the list too, as for tools whose options end at the first operand.
-    An option may be a glob as well (`-W*`). `**` is any argument.
+    `* = *` is that word with any argument on either side. An option may be a glob as
+    well (`-W*`). `**` is any argument.
     """
     unknown_arguments: StrictBool = False
     """
