@@ -149,6 +149,16 @@ def _text(part: SimpleCommand, words: range, setting: Setting = Setting.NONE, **
     return [Inner(text=text, start=words.start, setting=setting, **more)]  # type: ignore[arg-type]
 
 
+def _option_text(part: SimpleCommand, index: int, attached: str | None, setting: Setting) -> list[Inner]:
+    if attached is None:
+        return _text(part, range(index, index + 1), setting)
+    return _text(replace(part, argv=(attached,), unknown=_only(part, index)), range(1), setting)
+
+
+def _only(part: SimpleCommand, index: int) -> tuple[tuple[int, Unknown], ...]:
+    return tuple((0, doubt) for place, doubt in part.unknown if place == index)
+
+
 # Wrappers of the table
 
 
@@ -159,7 +169,7 @@ class _Options:
     """
 
     at: int = 1
-    texts: list[int] = field(default_factory=list)
+    texts: list[tuple[int, str | None]] = field(default_factory=list)
     assignments: list[Assignment] = field(default_factory=list)
     cwd: str | None = None
     stops: bool = False
@@ -176,17 +186,24 @@ def _behind(part: SimpleCommand, name: str, wrapper: Wrapper, stdin: Stdin | Non
     if found.splits is not None:
         return _split(part, found)
     if found.texts:
-        inner = [each for index in found.texts for each in _text(part, range(index, index + 1), wrapper.setting)]
+        inner = [each for index, text in found.texts for each in _option_text(part, index, text, wrapper.setting)]
         return Carried(inner, found.at)
     if name in _TEXT_ONLY or found.at >= len(part.argv):
         return _default(part, name, found)
-    if wrapper.joins:
+    if wrapper.joins and not (name == "watch" and _executes(part.argv[1 : found.at])):
         inner = _text(part, range(found.at, len(part.argv)), wrapper.setting)
         return Carried(inner, found.at)
     inner_part = _tail(part, found.at, assignments=tuple(found.assignments), setting=wrapper.setting, cwd=found.cwd)
     if name == "xargs":
         inner_part = _with_input(inner_part, stdin, found.replaces)
     return Carried([inner_part], found.at)
+
+
+def _executes(options: tuple[str, ...]) -> bool:
+    """
+    Whether `watch` starts the command without a shell.
+    """
+    return any(re.match(r"-[a-zA-Z]*x|--exec$", option) for option in options)
 
 
 def _default(part: SimpleCommand, name: str, found: _Options) -> Carried | None:
@@ -198,8 +215,8 @@ def _default(part: SimpleCommand, name: str, found: _Options) -> Carried | None:
 
 def _options(part: SimpleCommand, name: str, wrapper: Wrapper) -> _Options | None:
     found = _Options()
-    operands = wrapper.operands
     argv = part.argv
+    operands = _operands(argv, name, wrapper)
     while found.at < len(argv):
         word = argv[found.at]
         if wrapper.assigns and (assigned := _ASSIGNMENT.fullmatch(word)):
@@ -230,6 +247,14 @@ def _options(part: SimpleCommand, name: str, wrapper: Wrapper) -> _Options | Non
     return found
 
 
+def _operands(argv: tuple[str, ...], name: str, wrapper: Wrapper) -> int:
+    if name == "runuser" and not any(word.startswith(("-u", "--u")) for word in argv):
+        return WRAPPERS["su"].operands  # it takes what su takes
+    if name == "setarch" and argv[1:2] and argv[1].startswith("-"):
+        return 0  # the architecture comes first or not at all
+    return wrapper.operands
+
+
 def _surely_operand(part: SimpleCommand, index: int) -> bool:
     return any(place == index and doubt.known and doubt.known[0] != "-" for place, doubt in part.unknown)
 
@@ -252,17 +277,17 @@ def _option(part: SimpleCommand, found: _Options, wrapper: Wrapper, name: str) -
     Takes one option, with its value; False where it is not known.
     """
     argv, word = part.argv, part.argv[found.at]
-    if name == "env" and (word.startswith(("-S", "--split-string")) or re.match(r"-[iv0]*S", word)):
+    if name == "env" and ("--split-string".startswith(word.partition("=")[0]) or re.match(r"-[iv0]*S", word)):
         found.splits = found.at
         return True
     if name == "xargs" and word.startswith(("-I", "-i", "--replace")):
         found.replaces = _replaced(argv, found.at)
-    if word.startswith("--"):
-        return _long(part, found, wrapper)
     if wrapper.digits and word[1:].lstrip("-+").isdigit():
         found.at += 1
         return True
-    return _short(part, found, wrapper, name)
+    if word.startswith("--"):
+        return _long(part, found, wrapper)
+    return _short(part, found, wrapper)
 
 
 def _replaced(argv: tuple[str, ...], at: int) -> str:
@@ -286,16 +311,14 @@ def _long(part: SimpleCommand, found: _Options, wrapper: Wrapper) -> bool:
     takes = exact in wrapper.valued or exact in wrapper.text
     value_at = found.at + 1 if takes and not attached else None
     if exact in wrapper.text:
-        found.texts.append(found.at if attached else found.at + 1)
-        if attached:
-            return False
+        found.texts.append((found.at, value) if attached else (found.at + 1, None))
     if exact in wrapper.directory:
         found.cwd = value if attached else argv[value_at] if value_at and value_at < len(argv) else UNKNOWN
     found.at = (value_at or found.at) + 1
     return found.at <= len(argv)
 
 
-def _short(part: SimpleCommand, found: _Options, wrapper: Wrapper, name: str) -> bool:
+def _short(part: SimpleCommand, found: _Options, wrapper: Wrapper) -> bool:
     argv, word = part.argv, part.argv[found.at]
     for place, letter in enumerate(word[1:], 2):
         option = f"-{letter}"
@@ -304,16 +327,16 @@ def _short(part: SimpleCommand, found: _Options, wrapper: Wrapper, name: str) ->
             found.stops = True
             return True
         if option in wrapper.text:
-            if attached:
-                return False
-            found.texts.append(found.at + 1)
-            found.at += 2
+            found.texts.append((found.at, attached) if attached else (found.at + 1, None))
+            found.at += 1 if attached else 2
             return found.at <= len(argv)
+        if letter in wrapper.optional:
+            found.at += 1
+            return True
         if letter in wrapper.values:
-            optional = name == "xargs" and letter in "ile"
             if option in wrapper.directory:
                 found.cwd = attached or (argv[found.at + 1] if found.at + 1 < len(argv) else UNKNOWN)
-            found.at += 1 if attached or optional else 2
+            found.at += 1 if attached else 2
             return found.at <= len(argv)
         if letter not in wrapper.flags:
             return False

@@ -19,6 +19,7 @@ class Wrapper:
     Attributes:
         flags: Letters of short options without a value.
         values: Letters of short options with one.
+        optional: Letters of short options with one that can only be attached.
         names: Long options without a value.
         valued: Long options with one, attached or as the next word.
         operands: How many operands stand before the command.
@@ -33,6 +34,7 @@ class Wrapper:
 
     flags: str = ""
     values: str = ""
+    optional: str = ""
     names: frozenset[str] = frozenset()
     valued: frozenset[str] = frozenset()
     operands: int = 0
@@ -51,6 +53,7 @@ def _wrapper(
     names: str = "",
     valued: str = "",
     *,
+    optional: str = "",
     operands: int = 0,
     assigns: bool = False,
     text: str = "",
@@ -66,6 +69,7 @@ def _wrapper(
     return Wrapper(
         flags=flags,
         values=values,
+        optional=optional,
         names=long(names),
         valued=long(valued),
         operands=operands,
@@ -84,7 +88,7 @@ WRAPPERS: dict[str, Wrapper] = {
     "env": _wrapper(
         "i0v",
         "uCa",
-        "ignore-environment null debug list-signal-handling",
+        "ignore-environment null debug list-signal-handling block-signal default-signal ignore-signal",
         "unset chdir argv0",
         assigns=True,
         directory="-C --chdir",
@@ -111,6 +115,10 @@ WRAPPERS: dict[str, Wrapper] = {
         "pid",
         operands=1,
     ),
+    **dict.fromkeys(
+        ("linux32", "linux64", "i386", "x86_64"),
+        _wrapper("RBFILSTXZv3", "", "addr-no-randomize read-implies-exec 32bit 3gb 4gb uname-2.6 verbose"),
+    ),
     "time": _wrapper("apvqhV", "fo", "append portability verbose quiet", "format output", assigns=True),
     "coproc": _wrapper(assigns=True, setting=Setting.SUBSHELL | Setting.BACKGROUND),
     "chroot": _wrapper("", "", "skip-chdir", "groups userspec", operands=1, setting=Setting.REMOTE),
@@ -121,16 +129,17 @@ WRAPPERS: dict[str, Wrapper] = {
         "setuid setgid root wd propagation setgroups map-user map-group map-users map-groups load-interp boottime monotonic",
     ),
     "nsenter": _wrapper(
-        "amuinpUCTFreZ",
-        "tSGWw",
-        "all mount uts ipc net pid user cgroup time no-fork preserve-credentials",
+        "aFeZ",
+        "tSGW",
+        "all mount uts ipc net pid user cgroup time root wd no-fork preserve-credentials follow-context",
         "target setuid setgid wdns",
+        optional="muinpUCTrw",
         setting=Setting.REMOTE,
     ),
     "setpriv": _wrapper(
         "d",
         "",
-        "dump no-new-privs clear-groups keep-groups init-groups reset-env",
+        "dump nnp no-new-privs clear-groups keep-groups init-groups reset-env",
         "ambient-caps inh-caps bounding-set ruid euid rgid egid reuid regid groups securebits pdeathsig selinux-label apparmor-profile",
     ),
     "flock": _wrapper(
@@ -149,18 +158,20 @@ WRAPPERS: dict[str, Wrapper] = {
         joins=True,
     ),
     "script": _wrapper(
-        "aefqR",
-        "ItOBTmoEl",
-        "append return flush force quiet",
+        "aefq",
+        "IOBTmoE",
+        "append return flush force quiet timing",
         "log-in log-out log-io log-timing logging-format output-limit echo",
+        optional="t",
         operands=9,
         text="-c --command",
     ),
     "xargs": _wrapper(
         "0rtxop",
-        "adEIiLlnPse",
-        "null no-run-if-empty verbose exit interactive open-tty show-limits",
-        "arg-file delimiter eof max-lines max-args max-procs max-chars process-slot-var replace",
+        "adEILnPs",
+        "null no-run-if-empty verbose exit interactive open-tty show-limits eof max-lines replace",
+        "arg-file delimiter max-args max-procs max-chars process-slot-var",
+        optional="eil",
     ),
     # The shell's own
     "command": _wrapper("p", stops="-v -V"),
@@ -197,8 +208,13 @@ WRAPPERS: dict[str, Wrapper] = {
     "su-exec": _wrapper(operands=1),
     "sg": _wrapper(operands=1, text="-c", joins=True),
     # Tracers, boxes, terminals
-    "strace": _wrapper("cCdDfFhiknqrtTvVwxXyYzZ", "aAbeEIoOpPsSuU"),
-    "ltrace": _wrapper("bcCfhiLrStTV", "aADeFlnopsuxX"),
+    "strace": _wrapper(
+        "AcCdDfFhiknqrtTvVwxyYzZ",
+        "abeEIoOpPsSuUX",
+        "follow-forks summary summary-only output-separately no-abbrev relative-timestamps absolute-timestamps",
+        "output trace string-limit env user attach",
+    ),
+    "ltrace": _wrapper("bcCfhiLrStTV", "aADeFlnopsuwx"),
     "unbuffer": _wrapper("p"),
     "fakeroot": _wrapper("uhv", "lfbsi", "unknown-is-real", "lib faked"),
     "catchsegv": _wrapper(),
