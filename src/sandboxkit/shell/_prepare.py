@@ -17,6 +17,12 @@ _DELIMITER = re.compile(r"""<<(-?)[ \t]*((?:[^\s;&|<>()$`"'\\]|\\.|'[^'\n]*'|"[^
 _ANSI_C_REST = re.compile(r"(?:[^'\\]|\\.)*'", re.DOTALL)
 _BEFORE_COMMENT = frozenset(" \t\n;&|()<>")
 _MAX_DOCUMENTS = 20
+_LOOK_BACK = 40
+_BEGINS = re.compile(r"(?:^|[;&|({\n]|(?:^|[\s;&|])(?:then|do|else|elif|if|while|until|!|time(?:[ \t]+-p)?))[ \t]*$")
+_KEYWORD = re.compile(
+    r"(?:time(?:[ \t]+-p)?|coproc(?:[ \t]+[A-Za-z_]\w*)?|!)[ \t]+"
+    r"(?=[({]|\[\[[ \t]|(?:if|for|while|until|case|select|function|time|!|coproc)[ \t(])"
+)
 _OPENERS = {"$((": "arithmetic", "$(": "command", "${": "braces", "<(": "command", ">(": "command"}
 
 
@@ -64,12 +70,18 @@ class Prepared:
         return self._originals[nearest] + place - self._places[nearest]
 
 
-def prepare(text: str) -> Prepared:
+def prepare(text: str, *, without_keywords: bool = False) -> Prepared:
     """
     *text* without backslash-newlines and here-documents, and with simpler operators.
 
     A backslash-newline goes as bash removes it: not within single quotes, comments and
     quoted here-documents.
+
+    Args:
+        text: The text.
+        without_keywords: Also takes away `time`, `coproc` and `!` in front of compound
+            commands, where the grammar does not know them. What they stand in front
+            of runs all the same.
 
     Raises:
         UnsureError: It cannot be told where a quote or here-document ends.
@@ -77,9 +89,9 @@ def prepare(text: str) -> Prepared:
 
     Source: bash(1), "Escape Character" and "Here Documents".
     """
-    if "\\\n" not in text and "<<" not in text and "<>" not in text:
+    if not without_keywords and "\\\n" not in text and "<<" not in text and "<>" not in text:
         return Prepared(text)
-    return _Pass(text).run()
+    return _Pass(text, without_keywords=without_keywords).run()
 
 
 @dataclass(slots=True)
@@ -95,8 +107,9 @@ class _Waiting:
 
 
 class _Pass:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, without_keywords: bool) -> None:
         self._text = text
+        self._without_keywords = without_keywords
         self._at = 0
         self._done: list[str] = []
         self._length = 0
@@ -167,8 +180,18 @@ class _Pass:
             self._operator("<>", ">")
         elif char == "\n" and self._waiting:
             self._bodies()
+        elif self._without_keywords and char in "tc!" and (keyword := self._keyword()):
+            self._leave_out(at, keyword)
         else:
             self._bracket(char, inside)
+
+    def _keyword(self) -> int:
+        """
+        Where the compound command begins that a keyword here stands in front of, or 0.
+        """
+        found = _KEYWORD.match(self._text, self._at)
+        before = self._text[max(0, self._at - _LOOK_BACK) : self._at]
+        return found.end() if found and _BEGINS.search(before) else 0
 
     def _single_quote(self, inside: str) -> None:
         if inside == "braces" and "quotes" in self._open:

@@ -270,13 +270,23 @@ class _Reader(_Starter):
         self._data = b""
         self._is_ascii = True
         self._words: WordReader
+        self._outside: dict[int, Sequence[Node]] = {}
 
     def read(self, text: str) -> None:
         """
         Reads the commands of *text*.
         """
-        root = self._tree(prepare(text))
-        children = root.children
+        first = len(self._found.parts)
+        try:
+            self._read(prepare(text))
+        except UnsureError:
+            if not _KEYWORDS.search(text):
+                raise
+            del self._found.parts[first:]
+            self._read(prepare(text, without_keywords=True))
+
+    def _read(self, prepared: Prepared) -> None:
+        children = self._tree(prepared).children
         start, end = (children[0].start_byte, children[-1].end_byte) if children else (0, 0)
         if self._data[:start].strip(_SPACE) or self._data[end:].strip(_SPACE):
             raise UnsureError("its words cannot be told apart with certainty")
@@ -380,6 +390,8 @@ class _Reader(_Starter):
         outer, self._place = self._place, place
         try:
             self._check_gaps(node.children, touching=False)
+            if self._outside and (redirects := self._outside.pop(node.id, None)):
+                return self._redirected_body(node, node, redirects, place)
             return reader(self, node, place)
         finally:
             self._place = outer
@@ -676,12 +688,20 @@ class _Reader(_Starter):
 
     def _redirected_statement(self, node: Node, place: _Place) -> tuple[int, ...]:
         body, *redirects = node.children
-        if body.type in _REDIRECTS:
-            body, redirects = node, [body, *redirects]
         if any(child.type not in _REDIRECTS for child in redirects):
             raise UnsureError("it has a redirection the reader does not know")
-        if body is node:
-            return self._redirects_alone(node, redirects, place)
+        if body.type in _REDIRECTS:
+            return self._redirects_alone(node, [body, *redirects], place)
+        if body.type not in _CHAINS:
+            return self._redirected_body(node, body, redirects, place)
+        # They belong to the last command of a pipeline or list alone.
+        last = body
+        while last.type in _CHAINS:
+            last = last.children[-1]
+        self._outside[last.id] = redirects
+        return self._statement(body, place)
+
+    def _redirected_body(self, node: Node, body: Node, redirects: Sequence[Node], place: _Place) -> tuple[int, ...]:
         if body.type == "command":
             return self._command(body, place, redirects)
         if body.type in ("declaration_command", "unset_command"):
@@ -697,7 +717,7 @@ class _Reader(_Starter):
         for child in redirects:
             self._redirect(child, index, line)
         words = line.words
-        if words.argv and node.children[0].type not in _REDIRECTS:
+        if words.argv and node.type != "file_redirect" and node.children[0].type not in _REDIRECTS:
             raise UnsureError("it has words behind a compound command")
         return self._add(index, node, line, place)
 
@@ -917,6 +937,8 @@ class _Line:
     reads: list[int] = field(default_factory=list)
 
 
+_CHAINS = frozenset(("pipeline", "list", "negated_command"))
+_KEYWORDS = re.compile(r"\b(?:time|coproc)\s|!\s")
 _MOVES = frozenset(("cd", "pushd", "popd"))
 _SAME_SHELL = frozenset(("command", "builtin", "eval", "time"))
 _APART = Setting.SUBSHELL | Setting.SUBSTITUTION | Setting.PIPELINE

@@ -114,12 +114,19 @@ def _name(word: str) -> str:
     return name.removesuffix(".exe")
 
 
-def _tail(part: SimpleCommand, start: int, **more: object) -> Inner:
+def _tail(
+    part: SimpleCommand,
+    start: int,
+    *,
+    assignments: tuple[Assignment, ...] = (),
+    setting: Setting = Setting.NONE,
+    cwd: str | None = None,
+) -> Inner:
     """
     The words of *part* from *start* on as a command.
     """
     unknown = tuple((index - start, doubt) for index, doubt in part.unknown if index >= start)
-    return replace(Inner(part.argv[start:], unknown, start), **more)  # type: ignore[arg-type]
+    return Inner(part.argv[start:], unknown, start, assignments=assignments, setting=setting, cwd=cwd)
 
 
 def _unsure(part: SimpleCommand, start: int = 1) -> Carried:
@@ -136,7 +143,9 @@ def _is_unknown(part: SimpleCommand, index: int) -> bool:
     return any(place == index for place, _ in part.unknown)
 
 
-def _text(part: SimpleCommand, words: range, setting: Setting = Setting.NONE, **more: object) -> list[Inner]:
+def _text(
+    part: SimpleCommand, words: range, setting: Setting = Setting.NONE, arguments: tuple[str, ...] = ()
+) -> list[Inner]:
     """
     Some words of *part*, joined by blanks, as text for a shell.
     """
@@ -144,19 +153,9 @@ def _text(part: SimpleCommand, words: range, setting: Setting = Setting.NONE, **
     if not text.strip():
         return []
     if any(_is_unknown(part, index) for index in words):
-        guess = Inner(text=text, start=words.start, setting=setting | Setting.SUSPECT, **more)  # type: ignore[arg-type]
+        guess = Inner(text=text, start=words.start, setting=setting | Setting.SUSPECT, arguments=arguments)
         return [Inner((UNKNOWN,), _ANYTHING, words.start, setting=setting), guess]
-    return [Inner(text=text, start=words.start, setting=setting, **more)]  # type: ignore[arg-type]
-
-
-def _option_text(part: SimpleCommand, index: int, attached: str | None, setting: Setting) -> list[Inner]:
-    if attached is None:
-        return _text(part, range(index, index + 1), setting)
-    return _text(replace(part, argv=(attached,), unknown=_only(part, index)), range(1), setting)
-
-
-def _only(part: SimpleCommand, index: int) -> tuple[tuple[int, Unknown], ...]:
-    return tuple((0, doubt) for place, doubt in part.unknown if place == index)
+    return [Inner(text=text, start=words.start, setting=setting, arguments=arguments)]
 
 
 # Wrappers of the table
@@ -462,6 +461,14 @@ def _complete(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     return Carried([each for at in places for each in _text(part, range(at, at + 1), Setting.FUNCTION)], None)
 
 
+def _callback(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
+    """
+    `mapfile -C TEXT`.
+    """
+    places = [index + 1 for index, word in enumerate(part.argv[:-1]) if word == "-C"]
+    return Carried([each for at in places for each in _text(part, range(at, at + 1))], None) if places else None
+
+
 def _names(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     """
     Builtins that take a quoted array subscript for arithmetic, and run what is in it.
@@ -617,6 +624,8 @@ _READERS: dict[str, Callable[[SimpleCommand, Stdin | None], Carried | None]] = {
     ),
     **dict.fromkeys(("docker", "podman", "nerdctl", "kubectl", "oc", "docker-compose", "lxc", "crictl"), _container),
     "eval": _eval,
+    "mapfile": _callback,
+    "readarray": _callback,
     "source": _source,
     ".": _source,
     "trap": _trap,
