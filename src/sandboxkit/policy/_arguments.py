@@ -47,40 +47,42 @@ class _Value(Enum):
     """Attached or not at all."""
 
 
-@dataclass(frozen=True, slots=True)
 class _Globs:
     """
-    Globs as one pattern; each alternative keeps to linear time.
-
-    Attributes:
-        pattern: The alternatives.
-        needles: Texts of which one is in every text that matches: they are found
-            faster than the pattern fails.
+    Globs as one pattern, made when it is first needed; each alternative keeps to
+    linear time.
     """
 
-    pattern: re.Pattern[str]
-    needles: tuple[str, ...]
+    __slots__ = ("_globs", "_needles", "_pattern")
+
+    def __init__(self, globs: tuple[str, ...]) -> None:
+        self._globs = globs
+        self._pattern: re.Pattern[str] | None = None
+        # In every text that matches there is one of these, and they are found faster
+        # than the pattern fails.
+        needles = {max(_WILDCARDS.split(glob), key=len) for glob in globs}
+        fewest = tuple(one for one in needles if not any(other in one for other in needles if other != one))
+        self._needles = fewest if len(fewest) <= _MAX_NEEDLES else ("",)
 
     @classmethod
     def of(cls, globs: Iterable[str]) -> _Globs | None:
         """
-        The pattern for all of *globs*, or None where there are none.
+        *globs*, or None where there are none.
         """
         listed = tuple(globs)
-        if not listed:
-            return None
-        pattern = re.compile("|".join(f"(?:{glob_pattern(glob).pattern})" for glob in listed), re.DOTALL)
-        needles = {max(_WILDCARDS.split(glob), key=len) for glob in listed}
-        fewest = tuple(one for one in needles if not any(other in one for other in needles if other != one))
-        return cls(pattern, fewest if len(fewest) <= _MAX_NEEDLES else ("",))
+        return cls(listed) if listed else None
 
     def has(self, text: str) -> bool:
         """
         Whether one of them matches the whole of *text*.
         """
-        for needle in self.needles:
+        for needle in self._needles:
             if needle in text:
-                return self.pattern.fullmatch(text) is not None
+                pattern = self._pattern
+                if pattern is None:
+                    pieces = (f"(?:{glob_pattern(glob).pattern})" for glob in self._globs)
+                    pattern = self._pattern = re.compile("|".join(pieces), re.DOTALL)
+                return pattern.fullmatch(text) is not None
         return False
 
 
