@@ -158,6 +158,13 @@ def test_very_many_rules_are_looked_at_in_bounded_time() -> None:
     assert list(shadows(given, Level.USER)) == []
 
 
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("glob", ["*;" * 60 + "{}*", "*a" * 240 + "{}", "a" * 480 + "{}", "*" + "?a" * 100 + "{}"])
+def test_a_file_that_keeps_busy_is_read_in_bounded_time(glob: str) -> None:
+    rows = [{"id": f"r{number}", "action": "ask", "glob": glob.format(number)} for number in range(1500)]
+    assert len(ExecPolicy.from_dict({"rules": rows}).rules(Level.USER)) == 1500
+
+
 @pytest.mark.parametrize(
     "matcher",
     [

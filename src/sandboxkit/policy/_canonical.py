@@ -20,6 +20,7 @@ _OTHERS = (
     "\t\n\x01\N{LATIN SMALL LETTER E WITH ACUTE}\N{CYRILLIC SMALL LETTER ZHE}\N{HORIZONTAL ELLIPSIS}\N{GRINNING FACE}"
 )
 _LETTERS = "".join(chr(code) for code in range(32, 127)) + _OTHERS
+_PLAIN = re.compile(r"[A-Za-z0-9@%+=:,./_*?-]+(?: [A-Za-z0-9@%+=:,./_*?-]+)*")
 _MAX_STATES = 600
 _BEFORE, _IN_WORD, _IN_QUOTES, _CLOSED, _OUT_1, _OUT_2, _OUT_3 = range(7)
 _ENDS = frozenset((_IN_WORD, _CLOSED))
@@ -32,6 +33,8 @@ def can_match(rule: PolicyRule) -> bool:
 
     Also true where that is not worth finding out: the pattern is too large.
     """
+    if rule.glob is not None and _PLAIN.fullmatch(rule.glob):
+        return True
     pattern = _regex_of(rule.glob) if rule.glob is not None else rule.regex
     if pattern is None or len(pattern) > MAX_PATTERN:
         return True
@@ -40,7 +43,19 @@ def can_match(rule: PolicyRule) -> bool:
         return True
     # Every letter of the pattern is tried, and some of each kind besides: no class of
     # characters that could matter is left out.
-    return regex.meets(_step, _ENDS, "".join(dict.fromkeys(_LETTERS + pattern)))
+    kinds: dict[str, set[str]] = {}
+    for letter in _LETTERS + pattern:
+        kinds.setdefault(_kind(letter), set()).add(letter)
+    return regex.meets(_step, _ENDS, {kind: tuple(alike) for kind, alike in kinds.items()})
+
+
+def _kind(letter: str) -> str:
+    """
+    One of the letters that `_step` treats like *letter*.
+    """
+    if letter in _BARE or not letter.isascii():
+        return "a"
+    return letter if letter in " '\"" else "$"
 
 
 def _regex_of(glob: str) -> str:

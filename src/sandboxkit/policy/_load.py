@@ -37,6 +37,11 @@ VERSION = 1
 """
 The version of the file format.
 """
+_LOOKED_INTO = 500
+"""
+Of so many rules of a file it is found out whether their patterns can match anything: a
+file may come from somebody who wants to keep us busy.
+"""
 KEYS = ("version", "default", "rules", "tests", "$schema")
 
 
@@ -241,7 +246,7 @@ def _rules(
     numbers: list[int] = []
     problems: list[Problem] = []
     for number, row in enumerate(rows if isinstance(rows, (list, tuple)) else ()):
-        rule, found = _rule(row, level)
+        rule, found = _rule(row, level, looks_into=number < _LOOKED_INTO)
         problems += (located(number, row, key, message, lines) for key, message in found)
         if rule is not None:
             rules.append(rule)
@@ -265,11 +270,11 @@ def _tests(rows: object, lines: KeyLines | None) -> tuple[tuple[RuleTest, ...], 
     return tuple(tests), problems
 
 
-def _rule(row: object, level: Level) -> tuple[PolicyRule | None, list[tuple[str, str]]]:
+def _rule(row: object, level: Level, *, looks_into: bool) -> tuple[PolicyRule | None, list[tuple[str, str]]]:
     if not isinstance(row, (Mapping, PolicyRule)):
         return None, [("", f"it is of type {type(row).__name__}, not a table")]
     try:
         rule = row if isinstance(row, PolicyRule) else PolicyRule.model_validate(dict(row))
     except ValidationError as error:
         return None, list(said(error))
-    return rule, list(rule_problems(rule, level))
+    return rule, list(rule_problems(rule, level, looks_into=looks_into))

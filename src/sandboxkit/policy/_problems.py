@@ -113,9 +113,15 @@ def _is_internal(part: str) -> bool:
     return bool(re.search(r"[\[(]", part)) or part in ("str", "constrained-str")
 
 
-def rule_problems(rule: PolicyRule, level: Level) -> Iterator[tuple[str, str]]:
+def rule_problems(rule: PolicyRule, level: Level, *, looks_into: bool = True) -> Iterator[tuple[str, str]]:
     """
     The key and the message of everything that is wrong with *rule* at *level*.
+
+    Args:
+        rule: The rule.
+        level: Whose it is.
+        looks_into: Whether to find out if its pattern can match anything, which takes
+            the longest.
     """
     if level is not Level.BUILTIN:
         if rule.id.startswith(_RESERVED):
@@ -124,7 +130,7 @@ def rule_problems(rule: PolicyRule, level: Level) -> Iterator[tuple[str, str]]:
             yield "direct", "only the built-in table says what may run outside a box; remove it"
     if level is Level.PROJECT:
         yield from _project_problems(rule)
-    yield from _vain_problems(rule)
+    yield from _vain_problems(rule, looks_into=looks_into)
     yield from example_problems(rule, level)
 
 
@@ -140,11 +146,11 @@ def _project_problems(rule: PolicyRule) -> Iterator[tuple[str, str]]:
         yield "spec", "project files cannot say anything about the box; remove it"
 
 
-def _vain_problems(rule: PolicyRule) -> Iterator[tuple[str, str]]:
+def _vain_problems(rule: PolicyRule, *, looks_into: bool) -> Iterator[tuple[str, str]]:
     """
     What keeps *rule* from ever applying, whatever the command.
     """
-    if not can_match(rule):
+    if looks_into and not can_match(rule):
         yield (
             "regex" if rule.regex is not None else "glob",
             _NO_LINE,

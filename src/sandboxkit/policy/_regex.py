@@ -10,7 +10,7 @@ Source: Ken Thompson, "Regular Expression Search Algorithm" (1968).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 __all__ = ["MAX_PATTERN", "LinearRegex", "RegexError"]
@@ -112,22 +112,34 @@ class LinearRegex:
         self._steps: list[dict[str, int]] = [{}]
         self._remembered = 0
 
-    def meets(self, step: Callable[[int, str], int | None], ends: frozenset[int], letters: str) -> bool:
+    def meets(
+        self, step: Callable[[int, str], int | None], ends: frozenset[int], letters: Mapping[str, Sequence[str]]
+    ) -> bool:
         """
-        Whether some text made of *letters* is in the language of the pattern and leads
-        the automaton *step*, which starts in 0, to one of *ends*.
+        Whether some text is in the language of the pattern and leads the automaton
+        *step*, which starts in 0, to one of *ends*.
 
         Takes time by the states of both and the letters, not by any text.
+
+        Args:
+            step: The state after a state and a letter, or None where there is none.
+            ends: The states it may end in.
+            letters: The letters a text is made of, by one of those *step* treats alike.
         """
         waiting = [(state, 0) for state in self._start]
         found = set(waiting)
+        kinds: dict[int, list[str]] = {}
         while waiting:
             mine, other = waiting.pop()
             if mine == self._final and other in ends:
                 return True
             test = self._states[mine].test
-            others = {step(other, letter) for letter in letters if test(letter)} if test else ()
-            for state in self._closure({self._states[mine].after}) if others else ():
+            if test is None:
+                continue
+            if mine not in kinds:
+                kinds[mine] = [kind for kind, alike in letters.items() if any(map(test, alike))]
+            others = {step(other, kind) for kind in kinds[mine]}
+            for state in self._closure({self._states[mine].after}):
                 pairs = {(state, after) for after in others if after is not None} - found
                 found |= pairs
                 waiting.extend(pairs)

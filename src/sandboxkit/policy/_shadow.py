@@ -10,11 +10,13 @@ it. What other levels say is not looked at: their files may change.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice, product
 from typing import TYPE_CHECKING
 
 from sandboxkit.model import Level, PolicyAction
+from sandboxkit.policy._glob import glob_pattern
 from sandboxkit.policy._match import CompiledRule
 
 if TYPE_CHECKING:
@@ -24,15 +26,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Shadow", "covers", "shadows"]
 
-_MAX_COMPARISONS = 200_000
+_MAX_COMPARISONS = 50_000
 """
 Beyond that many, the rest of a very large set is taken unseen.
 """
 _MAX_LINES = 200
-_MAX_STARS = 4
-"""
-More of them in one glob could take the search, which goes back and forth, too long.
-"""
 _BARE = re.compile(r"[A-Za-z0-9@%+=:,./_-]+")
 
 
@@ -54,7 +52,7 @@ def shadows(rules: Sequence[PolicyRule], level: Level) -> Iterator[Shadow]:
     """
     Every enabled rule of *rules*, which are all of *level*, that never decides.
     """
-    compiled = [_Numbered(index, CompiledRule.of(rule, level)) for index, rule in enumerate(rules) if rule.enabled]
+    compiled = [_Numbered(index, _ready(rule, level)) for index, rule in enumerate(rules) if rule.enabled]
     by_program: dict[str, list[_Numbered]] = {}
     general = [numbered for numbered in compiled if not numbered.rule.prefix]
     for numbered in compiled:
@@ -74,6 +72,12 @@ def shadows(rules: Sequence[PolicyRule], level: Level) -> Iterator[Shadow]:
             yield Shadow(numbered.index, tuple(dict.fromkeys(found)))
         if left < 0:
             return
+
+
+def _ready(rule: PolicyRule, level: Level) -> CompiledRule:
+    # Patterns are compared as they are written; compiling them would take the longest.
+    bare = rule.model_copy(update={"glob": None, "regex": None})
+    return replace(CompiledRule.of(bare, level), rule=rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +183,9 @@ def _holds(glob: str, other: str) -> bool:
     Whether *glob* takes all that the glob *other* takes, shown letter by letter: a star
     of the one can only stand within a star of the other.
     """
-    tokens = {"*": ".*", "?": "[^*]"}
-    pattern = "".join(tokens.get(char) or re.escape(char) for char in re.sub(r"\*+", "*", glob))
-    return glob.count("*") <= _MAX_STARS and bool(re.fullmatch(pattern, other, re.DOTALL))
+    return _literally(glob).fullmatch(other) is not None
+
+
+@lru_cache(maxsize=4096)
+def _literally(glob: str) -> re.Pattern[str]:
+    return glob_pattern(glob, one="[^*]")
