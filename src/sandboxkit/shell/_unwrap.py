@@ -24,6 +24,8 @@ _STDIN_READERS = frozenset(("at", "batch"))
 _GIT_CARRIES = re.compile(r"=|ext::|[a-z]\.[a-z]| -x|--exec|-filter|foreach")
 _FIND_STARTS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 _TEXT_ONLY = frozenset(("su", "script"))
+_FD_STARTS = re.compile(r"-[A-WYZa-wyz]*[xX]=?|--exec(?:-batch)?(?:=|$)")
+_SSH_COMMANDS = re.compile(r"(?:-o)?\s*(?:Proxy|Local|KnownHosts)Command\s*[= ]\s*(.*)", re.DOTALL | re.IGNORECASE)
 _MAX_STRINGS = 20
 _ANYTHING = ((0, Unknown(Doubt.WORDS)),)
 
@@ -150,12 +152,23 @@ def _text(
     Some words of *part*, joined by blanks, as text for a shell.
     """
     text = " ".join(part.argv[index] for index in words)
+    if any(_is_unknown(part, index) for index in words):
+        unknown = Inner((UNKNOWN,), _ANYTHING, words.start, setting=setting)
+        guess = Inner(text=text, start=words.start, setting=setting | Setting.SUSPECT, arguments=arguments)
+        return [unknown, guess] if text.strip() else [unknown]
     if not text.strip():
         return []
-    if any(_is_unknown(part, index) for index in words):
-        guess = Inner(text=text, start=words.start, setting=setting | Setting.SUSPECT, arguments=arguments)
-        return [Inner((UNKNOWN,), _ANYTHING, words.start, setting=setting), guess]
     return [Inner(text=text, start=words.start, setting=setting, arguments=arguments)]
+
+
+def _option_text(part: SimpleCommand, index: int, attached: str | None, setting: Setting) -> list[Inner]:
+    if attached is None:
+        return _text(part, range(index, index + 1), setting)
+    return _text(replace(part, argv=(attached,), unknown=_only(part, index)), range(1), setting)
+
+
+def _only(part: SimpleCommand, index: int) -> tuple[tuple[int, Unknown], ...]:
+    return tuple((0, doubt) for place, doubt in part.unknown if place == index)
 
 
 # Wrappers of the table
@@ -177,6 +190,16 @@ class _Options:
 
 
 def _behind(part: SimpleCommand, name: str, wrapper: Wrapper, stdin: Stdin | None) -> Carried | None:
+    inner = _behind_options(part, name, wrapper, stdin)
+    texts = [found[1] for word in part.argv if (found := _SSH_COMMANDS.fullmatch(word))] if name == "ssh" else []
+    if not texts:
+        return inner
+    # These run on this host.
+    inner = inner or Carried([])
+    return Carried([*(Inner(text=text, setting=Setting.SUSPECT) for text in texts), *inner.commands], inner.own)
+
+
+def _behind_options(part: SimpleCommand, name: str, wrapper: Wrapper, stdin: Stdin | None) -> Carried | None:
     found = _options(part, name, wrapper)
     if found is None:
         return _unsure(part)
@@ -223,7 +246,7 @@ def _options(part: SimpleCommand, name: str, wrapper: Wrapper) -> _Options | Non
             found.assignments.append(Assignment(assigned[1], assigned[2], known, is_exported=True))
             found.at += 1
             continue
-        if _is_unknown(part, found.at) and not operands:
+        if _is_unknown(part, found.at) and (not operands or _may_be_several(part, found.at)):
             return None if word.startswith("-") or not _surely_operand(part, found.at) else found
         if word == "--":
             found.at += 1
@@ -252,6 +275,10 @@ def _operands(argv: tuple[str, ...], name: str, wrapper: Wrapper) -> int:
     if name == "setarch" and argv[1:2] and argv[1].startswith("-"):
         return 0  # the architecture comes first or not at all
     return wrapper.operands
+
+
+def _may_be_several(part: SimpleCommand, index: int) -> bool:
+    return any(place == index and doubt.doubt is Doubt.WORDS for place, doubt in part.unknown)
 
 
 def _surely_operand(part: SimpleCommand, index: int) -> bool:
@@ -446,7 +473,7 @@ def _eval(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
 
 def _trap(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     start = 2 if part.argv[1:2] == ("--",) else 1
-    if len(part.argv) < start + 2 or part.argv[start] in ("-", "", "-l", "-p"):
+    if len(part.argv) < start + 2 or (part.argv[start] in ("-", "", "-l", "-p") and not _is_unknown(part, start)):
         return None
     return Carried(_text(part, range(start, start + 1), Setting.FUNCTION), start)
 
@@ -502,15 +529,26 @@ def _find(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
 
 
 def _fd(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
-    for at, word in enumerate(part.argv):
-        if word in ("-x", "-X", "--exec", "--exec-batch") and at + 1 < len(part.argv):
-            inner = _until(part, at + 1, (";",))
-            return Carried([inner], inner.start)
-    return None
+    """
+    `fd … -x CMD`. Source: fd(1), fd 8.6.
+    """
+    commands: list[Inner] = []
+    at = 1
+    while at < len(part.argv):
+        found = _FD_STARTS.match(part.argv[at])
+        at += 1
+        if found:
+            attached = part.argv[at - 1][found.end() :]
+            begun = replace(part, argv=(*part.argv[: at - 1], attached, *part.argv[at:]))
+            inner = _until(begun, at - 1, (";",)) if attached else _until(part, at, (";",))
+            at = inner.end + 1
+            if inner.argv:
+                commands.append(inner)
+    return Carried(commands, commands[0].start) if commands else None
 
 
 def _until(part: SimpleCommand, start: int, ends: tuple[str, ...]) -> Inner:
-    end = next((at for at in range(start, len(part.argv)) if part.argv[at] in ends), len(part.argv))
+    end = next((at for at in range(start, len(part.argv)) if _ends(part.argv, at, ends)), len(part.argv))
     unknown = {index - start: doubt for index, doubt in part.unknown if start <= index < end}
     for index, word in enumerate(part.argv[start:end]):
         if "{" in word and "}" in word:
@@ -520,6 +558,11 @@ def _until(part: SimpleCommand, start: int, ends: tuple[str, ...]) -> Inner:
         unknown.setdefault(len(argv), Unknown(Doubt.WORDS, is_output=True))
         argv = (*argv, UNKNOWN) if argv else ()
     return Inner(argv, tuple(sorted(unknown.items())), start, end=end)
+
+
+def _ends(argv: tuple[str, ...], at: int, ends: tuple[str, ...]) -> bool:
+    # A + ends the command only behind {}.
+    return argv[at] in ends and (argv[at] != "+" or argv[at - 1] == "{}")
 
 
 def _container(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
