@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from tests.shell.oracle import BASH, is_bash
-from tests.shell.texts import PIECES, bash_texts, broken_texts
+from tests.shell.texts import AROUND, JOINS, PIECES, bash_texts, broken_texts
 
 from sandboxkit.errors import CommandError
 from sandboxkit.model import Command, PolicyAction, Setting
@@ -267,52 +267,6 @@ ORDINARY = [
     "make -j2",
     "grep -rn x src > f1",
     "(date)",
-]
-JOINS = [
-    "{a}; {b}",
-    "{a} && {b}",
-    "{a} || {b}",
-    "{a} | {b}",
-    "{a}\n{b}",
-    "{a} & {b}",
-    "{b}; {a}",
-    "{b} | {a}",
-    "{b}\n{a}",
-]
-AROUND = [
-    *(
-        "echo $({b}\n)",
-        "( {b}\n)",
-        "{{ {b}\n}}",
-        "if {b}\nthen :; fi",
-        "if :; then {b}\nfi",
-        "f() {{ {b}\n}}; f",
-        "! {b}",
-    ),
-    *(
-        "while {b}\ndo break; done",
-        "for x in a; do {b}\ndone",
-        "case a in a) {b}\nesac",
-        'echo "$({b}\n)"',
-        "coproc {{ {b}\n}}",
-    ),
-    *(
-        "cat <({b}\n)",
-        "x=$({b}\n)",
-        "echo ${{x:-$({b}\n)}}",
-        "[[ $({b}\n) ]]",
-        "(( $({b}\n) ))",
-        "a[$({b}\n)]=1",
-        "time {b}",
-    ),
-    *(
-        "cat <<E\n$({b}\n)\nE",
-        "function f {{ {b}\n}}; f",
-        "select x in a; do {b}\ndone",
-        "until {b}\ndo break; done",
-        "{b} > f1",
-    ),
-    *("x=1\n{b}", "{{ :; {b}\n}} 2>&1", "{b} 2>/dev/null", "{b} # all", "echo $[ $({b}\n) ]", "ls ${{x/$({b}\n)/}}"),
 ]
 WRAPPED = [
     *(

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.shell.judge import Tally, fits, may_run_more, uncovered
 from tests.shell.oracle import BASH, SHFMT, is_bash_all, seen_all
-from tests.shell.texts import bash_texts, broken_texts, write
+from tests.shell.texts import bash_texts, broken_texts, together, write
 from tests.shell.traced import HOME, Trace, trace
 
 from sandboxkit.errors import CommandError
@@ -34,6 +34,7 @@ LEAST_READ = 0.0
 LEAST_READ_OF_CORPUS = 0.2
 """Likewise of the commands people write."""
 TRACED = 150
+TOGETHER = 500
 SEED = 20_260_101
 
 CORPUS = Path(__file__).parent.parent / "corpus"
@@ -145,6 +146,13 @@ def _loosened(text: str, traced: Trace) -> Iterator[tuple[str, str]]:
 def test_commands_people_write() -> None:
     tally, texts = Tally(), corpus_texts()
     assert list(disagreements(texts, tally)) == []
+    print(tally)
+    assert 1 - tally.opaque_share >= LEAST_READ_OF_CORPUS
+
+
+def test_commands_people_write_put_together() -> None:
+    rng, tally, texts = random.Random(SEED), Tally(), corpus_texts()
+    assert list(disagreements([together(rng, texts) for _ in range(TOGETHER)], tally)) == []
     print(tally)
     assert 1 - tally.opaque_share >= LEAST_READ_OF_CORPUS
 

@@ -15,9 +15,21 @@ from hypothesis import strategies as st
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-__all__ = ["PIECES", "PROGRAMS", "WRAPPERS", "bash_texts", "broken_texts", "damage", "jumble", "write"]
+__all__ = [
+    "AROUND",
+    "JOINS",
+    "PIECES",
+    "PROGRAMS",
+    "WRAPPERS",
+    "bash_texts",
+    "broken_texts",
+    "damage",
+    "jumble",
+    "together",
+    "write",
+]
 
 PROGRAMS = tuple(f"p{number}" for number in range(1, 10))
 WRAPPERS = ("env", "nice", "nohup", "setsid", "timeout", "xargs", "bash", "sh", "stdbuf")
@@ -48,6 +60,24 @@ PLACES = (  # where a list of commands stands inside of a word
     *("$(…)", '"$(…)"', "a$(…)b", "`…`", '"`…`"', "${v9:-$(…)}", '"${v9:-$(…)}"', "$(( $(…)1 ))", "${v2[$(…)0]}"),
     *("<(…)", ">(…)", "${v1/a/$(…)}", "${v1:$(…)0}", "$[ $(…)1 ]", "${v9-'a'$(…)}", "${v9+a}$(…)", "\"a'$(…)'b\""),
     *("\"${v9:-'$(…)'}\"", '"${v9:-"$(…)"}"', "${v9:-${v8:-$(…)}}", "x={a,$(…)}", "${v1/$(…)/a}", "${v1#$(…)}"),
+    # In double quotes, single quotes behind `:-` and its like are no quotes.
+    *(
+        "\"${v9:+'$(…)'}\"",
+        "\"${v8='$(…)'}\"",
+        "${v9:-'$(…)'}",
+        "\"${v1#'$(…)'}\"",
+        "\"${v1/a/'$(…)'}\"",
+        "\"${v9:-a'`…`'b}\"",
+    ),
+    *(
+        '"${v9:-\\"$(…)\\"}"',
+        "\"${v9:-${v8:-'$(…)'}}\"",
+        "$'$(…)'",
+        '$"$(…)"',
+        '"${v9-\\$(…)}"',
+        "\"${v1%'$(…)'}\"",
+        "${v9:-\\'$(…)\\'}",
+    ),
 )
 HEADS = (  # forms of a program's name
     *(
@@ -167,6 +197,53 @@ WHOLES = (  # ways to run a short literal list of commands
         "mapfile -C '… #' -c 1 <<< a",
     ),
 )
+# Ways to put a text, {b}, beside another, {a}, or into larger text.
+JOINS = (
+    "{a}; {b}",
+    "{a} && {b}",
+    "{a} || {b}",
+    "{a} | {b}",
+    "{a}\n{b}",
+    "{a} & {b}",
+    "{b}; {a}",
+    "{b} | {a}",
+    "{b}\n{a}",
+)
+AROUND = (
+    *(
+        "echo $({b}\n)",
+        "( {b}\n)",
+        "{{ {b}\n}}",
+        "if {b}\nthen :; fi",
+        "if :; then {b}\nfi",
+        "f() {{ {b}\n}}; f",
+        "! {b}",
+    ),
+    *(
+        "while {b}\ndo break; done",
+        "for x in a; do {b}\ndone",
+        "case a in a) {b}\nesac",
+        'echo "$({b}\n)"',
+        "coproc {{ {b}\n}}",
+    ),
+    *(
+        "cat <({b}\n)",
+        "x=$({b}\n)",
+        "echo ${{x:-$({b}\n)}}",
+        "[[ $({b}\n) ]]",
+        "(( $({b}\n) ))",
+        "a[$({b}\n)]=1",
+        "time {b}",
+    ),
+    *(
+        "cat <<E\n$({b}\n)\nE",
+        "function f {{ {b}\n}}; f",
+        "select x in a; do {b}\ndone",
+        "until {b}\ndo break; done",
+        "{b} > f1",
+    ),
+    *("x=1\n{b}", "{{ :; {b}\n}} 2>&1", "{b} 2>/dev/null", "{b} # all", "echo $[ $({b}\n) ]", "ls ${{x/$({b}\n)/}}"),
+)
 ENDS = ("\n", "\n", "\n\n", " # it's a (comment\n", '\n# `$( "\n', " #\n", "\n \t\n")
 
 
@@ -216,7 +293,7 @@ class _Writer:
 
     def pipeline(self) -> str:
         text = self.choice("", "", "", "", "", "", "", "", "! ", "time ", "time -p ") + self.command()
-        while self.chance(15):
+        while self.chance(20):
             text += self.choice(" | ", "|", " |& ", " | \\\n") + self.command()
         return text
 
@@ -365,6 +442,17 @@ def jumble(rng: random.Random) -> str:
     """
     glue = ("", " ")[rng.randrange(2)]
     return "x" + glue.join(PIECES[rng.randrange(len(PIECES))] for _ in range(rng.randrange(1, 40)))
+
+
+def together(rng: random.Random, texts: Sequence[str]) -> str:
+    """
+    Some of *texts*, put together.
+    """
+    forms = (*JOINS, *AROUND)
+    text = texts[rng.randrange(len(texts))]
+    for _ in range(rng.randrange(1, 3)):
+        text = forms[rng.randrange(len(forms))].format(a=texts[rng.randrange(len(texts))], b=text)
+    return text
 
 
 def bash_texts() -> st.SearchStrategy[str]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.shell.judge import Tally
 from tests.shell.oracle import BASH, SHFMT
-from tests.shell.test_differential import disagreements, escapes
-from tests.shell.texts import damage, jumble, write
+from tests.shell.test_differential import corpus_texts, disagreements, escapes
+from tests.shell.texts import damage, jumble, together, write
 from tests.shell.traced import trace
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 AT_ONCE = 100
+CORPUS = corpus_texts()
 
 pytestmark = [
     pytest.mark.skipif(BASH is None, reason="bash is not installed"),
@@ -27,11 +28,25 @@ pytestmark = [
 ]
 
 
+def some_text(rng: random.Random) -> str:
+    match rng.randrange(6):
+        case 0:
+            return damage(rng, write(rng))
+        case 1:
+            return jumble(rng)
+        case 2:
+            return damage(rng, together(rng, CORPUS))
+        case 3:
+            return together(rng, CORPUS)
+        case _:
+            return write(rng)
+
+
 def test_no_command_is_missed(rounds: Iterator[int], rng: random.Random) -> None:
     tally = Tally()
     found: list[tuple[str, str]] = []
     for _ in rounds:
-        texts = [rng.choice((write, write, lambda rng: damage(rng, write(rng)), jumble))(rng) for _ in range(AT_ONCE)]
+        texts = [some_text(rng) for _ in range(AT_ONCE)]
         found += disagreements(texts, tally)
     print(tally)
     assert found == []
