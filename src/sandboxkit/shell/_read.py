@@ -425,7 +425,7 @@ class _Reader(_Starter):
         self._check_gaps([*children[-1:], *outside], touching=False)
         for child in outside:
             self._redirect(child, index, line)
-        if line.words.argv[:1] == [UNKNOWN] and len(line.words.argv) > 1:
+        if line.words.argv[:1] == [UNKNOWN] and len(line.words.argv) > 1 and line.words.may_vanish():
             # An expansion that is probably empty: the next word is the program.
             line.words.drop_first()
         return self._add(index, node, line, place, outside)

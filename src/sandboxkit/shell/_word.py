@@ -111,6 +111,12 @@ class Words:
         if self.argv and self.starts[-1] + len(self.argv[-1]) == end and _DESCRIPTOR.fullmatch(self.argv[-1]):
             del self.argv[-1], self.starts[-1], self.literal[-1]
 
+    def may_vanish(self) -> bool:
+        """
+        Whether the first word may be none.
+        """
+        return 0 in self.unknown and self.unknown[0].doubt is Doubt.WORDS
+
     def drop_first(self) -> None:
         """
         Takes the first word away; what was not known about it is so of the next.
