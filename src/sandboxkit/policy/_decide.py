@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sandboxkit.policy._floor import FloorRow
     from sandboxkit.policy._layer import Layer, RuleSet
     from sandboxkit.policy._match import CompiledRule
+    from sandboxkit.policy._rule import PolicyRule
 
 __all__ = ["decide"]
 
@@ -77,7 +78,7 @@ class _Verdict(NamedTuple):
         winners = {id(hit) for hit in self.winners}
         return [
             RuleMatch(
-                hit.rule.rule.id,
+                hit.rule.id,
                 hit.rule.level,
                 hit.action,
                 _reason(hit),
@@ -131,7 +132,8 @@ class _Decision:
         if command.opaque is not None and action < PolicyAction.DENY:
             action = PolicyAction.ASK
             reason = f"needs approval: {command.opaque}"
-        is_direct = action is PolicyAction.ALLOW and command.is_plain and len(parts) == 1
+        is_direct = action is PolicyAction.ALLOW and command.argv is not None and len(parts) == 1
+        bounding = [hit.rule.rule for verdict in self._verdicts for hit in verdict.winners if hit.rule.bounds]
         return PolicyEvaluation(
             action=action,
             reason=reason or f"{_VERBS[action]}: it starts no program",
@@ -139,8 +141,8 @@ class _Decision:
             parts=parts,
             matches=parts[0].matches if len(parts) == 1 else tuple([match for part in parts for match in part.matches]),
             is_direct=is_direct and self._verdicts[0].is_direct,
-            max_timeout=_max_timeout(self._verdicts),
-            spec=_spec(self._verdicts),
+            max_timeout=_max_timeout(bounding) if bounding else None,
+            spec=_spec(bounding) if bounding else None,
             rules_digest=self._rules.digest,
         )
 
@@ -196,7 +198,7 @@ class _Decision:
             action = max(action, hit.action)
         is_direct = False
         for hit in builtin:
-            is_direct |= hit.rule.rule.direct and hit.action is PolicyAction.ALLOW
+            is_direct |= hit.rule.direct and hit.action is PolicyAction.ALLOW
         hits = builtin if not (user or organisation or project) else (*builtin, *user, *organisation, *project)
         return _Verdict(subject, action, hits, (*deciding, *project) if project else deciding, is_direct, otherwise)
 
@@ -308,13 +310,13 @@ def _deciding(hits: Sequence[_Hit]) -> tuple[_Hit, ...]:
     return tuple(hit for hit in hits if hit.rule.rank == rank and hit.action is action)
 
 
-def _max_timeout(verdicts: Iterable[_Verdict]) -> float | None:
-    bounds = (hit.rule.rule.constraints.max_timeout for verdict in verdicts for hit in verdict.winners)
+def _max_timeout(rules: Iterable[PolicyRule]) -> float | None:
+    bounds = (rule.constraints.max_timeout for rule in rules)
     return min((bound for bound in bounds if bound is not None), default=None)
 
 
-def _spec(verdicts: Iterable[_Verdict]) -> SandboxSpec | None:
-    named = [hit.rule.rule.spec for verdict in verdicts for hit in verdict.winners if hit.rule.rule.spec is not None]
+def _spec(rules: Iterable[PolicyRule]) -> SandboxSpec | None:
+    named = [rule.spec for rule in rules if rule.spec is not None]
     return reduce(lambda one, other: one.tighten(other), named) if named else None
 
 
@@ -335,10 +337,9 @@ def _floor_matches(rows: Iterable[FloorRow], index: int, part: SimpleCommand) ->
 
 
 def _reason(hit: _Hit) -> str:
-    rule = hit.rule.rule
-    if hit.action is not rule.action:
-        return f"it bears the name of a listed tool, but is not the one in the trusted directories ({rule.id} allows that one)"
-    return rule.reason or rule.name
+    if hit.action is hit.rule.rule.action:
+        return hit.rule.reason
+    return f"it bears the name of a listed tool, but is not the one in the trusted directories ({hit.rule.id} allows that one)"
 
 
 _VERBS = {

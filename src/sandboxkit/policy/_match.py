@@ -114,6 +114,8 @@ class CompiledRule:
         pattern: The glob or regex.
         constraints: Where it applies beyond that.
         is_strict: Whether it asks or denies, so that doubt must not keep it from applying.
+        bounds: Whether it says something about the box or the time.
+        id, reason, direct: As the rule has them.
     """
 
     rule: PolicyRule
@@ -123,6 +125,10 @@ class CompiledRule:
     pattern: LinearRegex | re.Pattern[str] | None
     constraints: Constraints | None
     is_strict: bool
+    bounds: bool
+    id: str
+    reason: str
+    direct: bool
 
     @classmethod
     def of(cls, rule: PolicyRule, level: Level) -> CompiledRule:
@@ -140,7 +146,19 @@ class CompiledRule:
         if prefix and rule.action >= PolicyAction.ASK:
             prefix = (prefix[0] | {word.lower() for word in prefix[0]}, *prefix[1:])
         is_strict = rule.action >= PolicyAction.ASK
-        return cls(rule, level, rule.rank, prefix, pattern, Constraints.of(rule.constraints), is_strict)
+        return cls(
+            rule,
+            level,
+            rule.rank,
+            prefix,
+            pattern,
+            Constraints.of(rule.constraints),
+            is_strict,
+            bounds=rule.spec is not None or rule.constraints.max_timeout is not None,
+            id=rule.id,
+            reason=rule.reason or rule.name,
+            direct=rule.direct,
+        )
 
     @property
     def programs(self) -> frozenset[str] | None:

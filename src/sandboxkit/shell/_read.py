@@ -20,7 +20,7 @@ from sandboxkit.shell._suspects import suspects
 from sandboxkit.shell._tables import RESERVED
 from sandboxkit.shell._tree import MAX_DEPTH, SYNTAX, syntax_tree
 from sandboxkit.shell._unsure import TooMuchError, UnsureError
-from sandboxkit.shell._unwrap import Inner, Stdin, carried
+from sandboxkit.shell._unwrap import Inner, Stdin, carried, starts_others
 from sandboxkit.shell._variables import SPLIT, Variables
 from sandboxkit.shell._word import WordReader, Words, holds_code
 
@@ -41,6 +41,7 @@ _CLOSES = frozenset((">&-", "<&-"))
 _OPERATORS = frozenset((">", ">>", ">|", "&>", "&>>", ">&", "<", "<&", "<>", "<<", "<<<"))
 _REDIRECTS = frozenset(("file_redirect",))
 _SPACE = b" \t\n"
+_BLANK = ord(" ")
 _BLANKS = frozenset((b" ", b"\t", b"\n"))
 _SEPARATORS = frozenset((";", "&", "\n"))
 _DECLARES = frozenset(("declare", "typeset", "local", "readonly", "export"))
@@ -167,7 +168,7 @@ class _Starter:
         """
         Adds what *part*, at *index*, starts.
         """
-        if not part.argv:
+        if not part.argv or not (starts_others(part.argv[0]) or part.argv[0] in self._found.functions):
             return
         stdin = self._stdin(part, place)
         inner = carried(part, stdin)
@@ -271,6 +272,8 @@ class _Reader(_Starter):
         self._is_ascii = True
         self._words: WordReader
         self._outside: dict[int, Sequence[Node]] = {}
+        self._parent = 0
+        self._found_children: Sequence[Node] = ()
 
     def read(self, text: str) -> None:
         """
@@ -351,6 +354,8 @@ class _Reader(_Starter):
         data = self._data
         for before, after in pairwise(nodes):
             end, start = before.end_byte, after.start_byte
+            if start - end == 1 and data[end] == _BLANK:
+                continue
             if end == start:
                 if not touching and _is_word(before) and _is_word(after):
                     raise UnsureError("its words cannot be told apart with certainty")
@@ -383,13 +388,19 @@ class _Reader(_Starter):
         self._cwd = cwd
         return last
 
+    def _children(self, node: Node) -> Sequence[Node]:
+        # Every look at a node's children makes them anew.
+        if self._parent != node.id:
+            self._parent, self._found_children = node.id, node.children
+        return self._found_children
+
     def _statement(self, node: Node, place: _Place) -> tuple[int, ...]:
         reader = _STATEMENTS.get(node.type)
         if reader is None:
             raise UnsureError(f"it has syntax the reader does not know ({node.type})")
         outer, self._place = self._place, place
         try:
-            self._check_gaps(node.children, touching=False)
+            self._check_gaps(self._children(node), touching=False)
             if self._outside and (redirects := self._outside.pop(node.id, None)):
                 return self._redirected_body(node, node, redirects, place)
             return reader(self, node, place)
@@ -407,7 +418,7 @@ class _Reader(_Starter):
     def _command(self, node: Node, place: _Place, outside: Sequence[Node] = ()) -> tuple[int, ...]:
         index = self._found.reserve()
         line = _Line()
-        children = node.children
+        children = self._children(node)
         for number, child in enumerate(children):
             kind = child.type
             if kind == "command_name":
@@ -422,7 +433,8 @@ class _Reader(_Starter):
                 self._dollar(line, child, children[number + 1] if number + 1 < len(children) else None)
             else:
                 raise UnsureError(f"it has {kind!r} where the reader does not expect it")
-        self._check_gaps([*children[-1:], *outside], touching=False)
+        if outside:
+            self._check_gaps([*children[-1:], *outside], touching=False)
         for child in outside:
             self._redirect(child, index, line)
         if line.words.argv[:1] == [UNKNOWN] and len(line.words.argv) > 1 and line.words.may_vanish():
@@ -448,7 +460,7 @@ class _Reader(_Starter):
 
     def _add(self, index: int, node: Node, line: _Line, place: _Place, outside: Sequence[Node] = ()) -> tuple[int, ...]:
         words = line.words
-        end = max((node.end_byte, *(child.end_byte for child in outside)))
+        end = outside[-1].end_byte if outside else node.end_byte
         part = SimpleCommand(
             argv=tuple(words.argv),
             span=self._span_of(node.start_byte, end),
@@ -456,7 +468,7 @@ class _Reader(_Starter):
             assignments=tuple(line.assignments),
             redirects=tuple(line.redirects),
             setting=place.setting,
-            reads_from=(*place.reads_from, *line.reads),
+            reads_from=(*place.reads_from, *line.reads) if line.reads else place.reads_from,
             inside=place.inside,
             outer=place.outer,
             function=place.function,
