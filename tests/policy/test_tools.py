@@ -258,6 +258,8 @@ fd -Hx id
 fd -X id
 fd --exec id
 fd --exec=id
+fd -xid
+fd -Hxid
 fd --exec-batch id
 fd a -x id
 fd -l
