@@ -556,6 +556,7 @@ class _Reader(_Starter):
             # Whoever expands it once more runs it: eval, ${…@P}, arithmetic, PS4.
             self._evaluate(text, part, node.start_byte)
             raise UnsureError(f"the value of {name} holds code")
+        name = self._found.variables.target(name)
         return Assignment(name, text, is_known and target.type != "subscript", exported)
 
     def _value(self, rest: Sequence[Node], part: int) -> tuple[str, bool]:
@@ -869,9 +870,11 @@ class _Reader(_Starter):
         # The words of a loop are no command, but their substitutions are inside one.
         words = line.words.argv or [self._found.variables.get("@")]
         self._found.variables.set(name, SPLIT.join(words))
+        name = self._found.variables.target(name)
         self._found.parts[index] = SimpleCommand(
             (),
             self._span_of(node.start_byte, node.end_byte),
+            assignments=(Assignment(name, " ".join(words).replace(SPLIT, " "), is_known=False),),
             setting=place.setting,
             inside=place.inside,
             outer=place.outer,

@@ -33,6 +33,12 @@ class Variables:
         """
         return self.values.get(self.references.get(name, name), "")
 
+    def target(self, name: str) -> str:
+        """
+        The variable that is set where *name* is.
+        """
+        return self.references.get(name, name)
+
     def set(self, name: str, value: str, *, appends: bool = False) -> None:
         """
         Sets *name*.

@@ -35,6 +35,8 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _IN_QUOTES = re.compile(r'\\(["$`\\])')
 _PATTERN = re.compile(r"[*?]|\[[^/]*\]")
 _HOME = re.compile(r"~(?=/|$)")
+_TILDE = re.compile(r"~[-+]?(?=/|$)")
+_TILDES = {"~": "HOME", "~+": "PWD", "~-": "OLDPWD"}
 _CODE = re.compile(r"\$[({\[]|`")
 _PARAMETER = frozenset(("variable_name", "special_variable_name", "word"))
 _NUMERIC = frozenset("#?$!")
@@ -215,12 +217,14 @@ class WordReader:
         """
         word = _Word()
         self._piece(word, node, part, quoted=quoted)
+        self._tilde(word)
         word.check_directory()
         return word.text.translate({ord(SPLIT): SPLIT} | _UNMASK_ONLY), word.doubt is None
 
     def _finish(self, words: Words, word: _Word, node: Node) -> None:
         if len(words.argv) > _MAX_WORDS:
             raise UnsureError(f"it stands for more than {_MAX_WORDS} words")
+        self._tilde(word)
         word.check_directory()
         text = word.text
         start = node.start_byte
@@ -235,6 +239,23 @@ class WordReader:
                 words.add(
                     unmasked(piece), start, _unknown(word, piece, is_first=not number and item == text), literal=literal
                 )
+
+    def _tilde(self, word: _Word) -> None:
+        """
+        What a tilde stands for that is not the home: `~+`, `~-`, `~` where HOME was set.
+        """
+        found = _TILDE.match(word.text)
+        if not found or word.is_directory:
+            return
+        if found[0] == "~" and self._variables.is_home():
+            return
+        name = _TILDES[found[0]]
+        value = self._variables.get(name) or UNKNOWN
+        rest = word.text[found.end() :]
+        if value != ".":
+            word.doubts(Doubt.VALUE)
+            word.known = 0
+        word.text = (value if value == "." else masked(value)) + rest
 
     def _piece(self, word: _Word, node: Node, part: int, *, quoted: bool) -> None:
         kind = node.type
