@@ -5,6 +5,7 @@ The corpora: nothing that must not be allowed is, nothing ordinary is denied.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -44,14 +45,33 @@ def test_ordinary_command_is_not_denied(row: Row) -> None:
     assert action(row) < PolicyAction.DENY
 
 
-def share(found: list[Row], ideal: str) -> float:
-    chosen = [row for row in found if row["ideal"] == ideal]
-    return sum(str(action(row)) == ideal for row in chosen) / len(chosen)
+def table() -> dict[str, Counter[str]]:
+    """
+    Per category: rows, rows that came out as their ideal, and as each action.
+    """
+    found: dict[str, Counter[str]] = {}
+    for row in (*BYPASS, *OK):
+        counts = found.setdefault(str(row["category"]), Counter())
+        counts["rows"] += 1
+        counts["ideal"] += str(action(row)) == row["ideal"]
+        counts[str(action(row))] += 1
+    return found
 
 
-def test_the_softer_score_does_not_fall() -> None:
-    assert share(BYPASS, "deny") >= 0.92
+def share(found: list[Row], ideal: str | None = None) -> float:
+    chosen = [row for row in found if ideal in (None, row["ideal"])]
+    return sum(str(action(row)) == row["ideal"] for row in chosen) / len(chosen)
+
+
+def test_the_scores_do_not_fall() -> None:
+    print(f"\n{'category':16}{'rows':>6}{'ideal':>7}{'allow':>7}{'sandbox':>9}{'ask':>6}{'deny':>6}")
+    for category, counts in sorted(table().items()):
+        print(
+            f"{category:16}{counts['rows']:>6}{counts['ideal']:>7}"
+            f"{counts['allow']:>7}{counts['sandbox']:>9}{counts['ask']:>6}{counts['deny']:>6}"
+        )
+    assert share(BYPASS, "deny") >= 0.97
+    assert share(OK, "allow") >= 0.97
+    assert share([*BYPASS, *OK]) >= 0.95
     assert share(OK, "sandbox") >= 0.99
     assert share(OK, "ask") >= 0.99
-    # Compound commands stay boxed until the full reader of shell text is there.
-    assert share(OK, "allow") >= 0.70

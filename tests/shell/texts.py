@@ -99,7 +99,17 @@ HEADS = (  # forms of a program's name
         "…$v9",
     ),
 )
-IDIOMS = (  # ways to a program by a variable
+IDIOMS = (  # ways to a program by a variable, or past what looks like one
+    *(
+        "$\n… a",
+        "v1=$\n… a",
+        'p1 "$\na"; …',
+        "p1 $#a $$; …",
+        "p1 a$$''; …",
+        "! ! …",
+        "… | p1 | p2\np3 a > f1",
+        "export v1=$\n…",
+    ),
     *(
         "v1=…; $v1",
         'v1=…; "$v1"',

@@ -115,6 +115,7 @@ class CompiledRule:
         constraints: Where it applies beyond that.
         is_strict: Whether it asks or denies, so that doubt must not keep it from applying.
         bounds: Whether it says something about the box or the time.
+        begins: The ASCII characters that a text the regex takes can begin with, or None.
         id, reason, direct: As the rule has them.
     """
 
@@ -126,6 +127,7 @@ class CompiledRule:
     constraints: Constraints | None
     is_strict: bool
     bounds: bool
+    begins: frozenset[str] | None
     id: str
     reason: str
     direct: bool
@@ -155,6 +157,7 @@ class CompiledRule:
             Constraints.of(rule.constraints),
             is_strict,
             bounds=rule.spec is not None or rule.constraints.max_timeout is not None,
+            begins=pattern.begins() if isinstance(pattern, LinearRegex) else None,
             id=rule.id,
             reason=rule.reason or rule.name,
             direct=rule.direct,
@@ -213,6 +216,8 @@ class CompiledRule:
     def _matches(self, subject: Subject) -> bool:
         if self.pattern is None:
             return self._has_prefix(subject)
+        if self.begins is not None and subject.begins and subject.begins not in self.begins:
+            return False
         texts = subject.texts if self.is_strict else subject.certain_texts
         if not self.is_strict and subject.place is Place.ELSEWHERE:
             texts = texts[:1]

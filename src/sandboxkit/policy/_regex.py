@@ -145,6 +145,13 @@ class LinearRegex:
                 waiting.extend(pairs)
         return False
 
+    def begins(self) -> frozenset[str]:
+        """
+        The ASCII characters a text of the language can begin with.
+        """
+        tests = [test for state in self._start if (test := self._states[state].test)]
+        return frozenset(char for char in map(chr, range(128)) if any(test(char) for test in tests))
+
     @property
     def states(self) -> int:
         """

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import posixpath
 from enum import Enum, auto
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sandboxkit.model import UNKNOWN
@@ -41,10 +42,11 @@ class Subject:
         own: How many of them are the program's own; the rest is another command.
         name: The program's name, as of `program_name`.
         place: Whether that name can be taken at its word.
+        begins: The character its canonical texts begin with, where that is plain to see.
         context: Where the command would run.
     """
 
-    __slots__ = ("_certain", "_texts", "argv", "context", "name", "own", "place", "unknown")
+    __slots__ = ("_certain", "_texts", "argv", "begins", "context", "name", "own", "place", "unknown")
 
     def __init__(
         self,
@@ -58,6 +60,7 @@ class Subject:
         base, self.name = program_name(word)
         is_trusted = self.name == base and ("/" not in word or _is_trusted_path(word, context))
         self.place = Place.TRUSTED if is_trusted else Place.ELSEWHERE
+        self.begins = word[0] if word == self.name and word.isalnum() and word.isascii() else ""
         self.argv = argv
         self.unknown = unknown
         self.own = len(argv) if own is None else own
@@ -101,6 +104,7 @@ class Subject:
         return not self.unknown or self.unknown[0][0] >= words
 
 
+@lru_cache(maxsize=1024)
 def program_name(word: str) -> tuple[str, str]:
     """
     The last component of the program's path, as written and as a careless file

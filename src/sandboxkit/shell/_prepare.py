@@ -60,6 +60,13 @@ class Prepared:
     _places: list[int] = field(default_factory=list)
     _originals: list[int] = field(default_factory=list)
 
+    @property
+    def is_source(self) -> bool:
+        """
+        Whether `text` is the source text itself.
+        """
+        return not self._places
+
     def original(self, place: int) -> int:
         """
         Where the character at *place* of `text` stands in the source.

@@ -345,6 +345,8 @@ class _Reader(_Starter):
     def _span_of(self, start: int, end: int) -> _Span:
         if self._span is not None:
             return self._span
+        if self._is_ascii and self._prepared.is_source:
+            return start, end
         return self._original(start), self._original(end)
 
     def _check_gaps(self, nodes: Sequence[Node], *, touching: bool = True) -> None:

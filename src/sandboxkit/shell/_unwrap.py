@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sandboxkit.model import UNKNOWN, Assignment, Doubt, Setting, SimpleCommand, Unknown
@@ -103,6 +104,7 @@ def carried(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     return reader(part, stdin) if reader else None
 
 
+@lru_cache(maxsize=1024)
 def starts_others(program: str) -> bool:
     """
     Whether *program* may start something that its words tell.
