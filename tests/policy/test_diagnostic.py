@@ -5,6 +5,7 @@ Decisions as a compiler would print them, of hand-made values.
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -308,3 +309,16 @@ def test_real_evaluations_are_shown(command: str | list[str]) -> None:
     first, *rest = lines(made)
     assert first.startswith(f"{made.action}: ")
     assert any("^" in line for line in rest)
+
+
+def test_the_documented_decision_is_what_is_printed() -> None:
+    snippets = Path(__file__).resolve().parents[2] / "docs" / "snippets"
+    policy = ExecPolicy.from_files(user=snippets / "rules.toml")
+    shown = diagnostic(policy.evaluate("npm publish --tag next && kubectl delete pod web-1"))
+    assert (snippets / "decision.txt").read_text() == f"{shown}\n"
+
+
+def test_help_for_what_the_built_in_rules_decide_stands_beside_that_for_others() -> None:
+    made = evaluation("a x; b", [(0, 3), (5, 6)], decided(0, ASK), decided(1, ASK, level=Level.USER))
+    assert "the user's rules say so" in diagnostic(made)
+    assert 'prefix = ["a", "x"]' in diagnostic(made)

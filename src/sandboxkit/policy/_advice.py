@@ -50,8 +50,9 @@ def _strict(evaluation: PolicyEvaluation, decided: list[RuleMatch]) -> Iterator[
         named = sorted({match.rule_id for match in decided if match.level is level})
         if named:
             yield f"{place} say so; {', '.join(named)} would have to change there"
-    if levels <= {Level.BUILTIN}:
-        match = next(iter(decided), None)
+    builtin = [match for match in decided if match.level is Level.BUILTIN]
+    if builtin or not decided:
+        match = next(iter(builtin), None)
         yield from _suggestion(evaluation, match, "a rule of the user's file comes before the built-in ones", "sandbox")
 
 
