@@ -15,7 +15,17 @@ from sandboxkit.model._approval import (
     RunMode,
     ToolAction,
 )
-from sandboxkit.model._command import UNKNOWN, Assignment, Command, Doubt, Redirect, Setting, SimpleCommand, Unknown
+from sandboxkit.model._command import (
+    PIPES,
+    UNKNOWN,
+    Assignment,
+    Command,
+    Doubt,
+    Redirect,
+    Setting,
+    SimpleCommand,
+    Unknown,
+)
 from sandboxkit.model._context import TRUSTED_PATH, EvaluationContext
 from sandboxkit.model._control import BASELINE, Control, ControlState, Enforcement, Grade
 from sandboxkit.model._decision import Advice, Level, PartDecision, PolicyAction, PolicyEvaluation, RuleMatch
@@ -47,6 +57,7 @@ from sandboxkit.model._spec import (
 __all__ = [
     "BASELINE",
     "FIRST_FREE_FD",
+    "PIPES",
     "SCHEMA_VERSION",
     "TRUSTED_PATH",
     "UNKNOWN",

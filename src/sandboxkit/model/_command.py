@@ -8,11 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag, auto
 
-__all__ = ["UNKNOWN", "Assignment", "Command", "Doubt", "Redirect", "Setting", "SimpleCommand", "Unknown"]
+__all__ = ["PIPES", "UNKNOWN", "Assignment", "Command", "Doubt", "Redirect", "Setting", "SimpleCommand", "Unknown"]
 
 UNKNOWN = "\N{HORIZONTAL ELLIPSIS}"
 """
 Stands in a word for what only the shell will know.
+"""
+
+PIPES = "/dev/fd/"
+"""
+Where the names that stand for process substitutions begin.
 """
 
 

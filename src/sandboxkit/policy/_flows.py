@@ -8,13 +8,13 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from sandboxkit.model import UNKNOWN, Setting
+from sandboxkit.model import PIPES, UNKNOWN, Setting
 from sandboxkit.policy._subject import program_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sandboxkit.model import Command, SimpleCommand
+    from sandboxkit.model import Command, SimpleCommand, Unknown
     from sandboxkit.policy._floor import Floor, FloorRow
 
 __all__ = ["flow_findings"]
@@ -132,7 +132,7 @@ class _Flows:
             if script is None or part.argv[script] in _STDIN:
                 yield from self._received(index)
             else:
-                if any(place == script and unknown.is_output for place, unknown in part.unknown):
+                if any(place == script and _is_output(unknown) for place, unknown in part.unknown):
                     yield from self._substituted(index)
                 yield from self._downloaded(part.argv[script], index)
                 if self._names[index] in self._floor.programs.evaluators:
@@ -213,6 +213,10 @@ class _Flows:
         """
         source = self._downloads.get(_here(name)) if name else None
         return () if source is None or source >= index else (source,)
+
+
+def _is_output(unknown: Unknown) -> bool:
+    return unknown.is_output or unknown.known.startswith(PIPES)
 
 
 def _here(name: str) -> str:

@@ -13,7 +13,7 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from sandboxkit.model import UNKNOWN, Assignment, Redirect, Setting, SimpleCommand
+from sandboxkit.model import PIPES, UNKNOWN, Assignment, Doubt, Redirect, Setting, SimpleCommand, Unknown
 from sandboxkit.shell._escape import printed
 from sandboxkit.shell._prepare import HereDocument, Prepared, prepare
 from sandboxkit.shell._suspects import suspects
@@ -228,7 +228,7 @@ class _Starter:
         for redirect in reversed(part.redirects):
             if redirect.is_text:
                 return Stdin(redirect.target, redirect.is_known)
-            if redirect.operator.startswith("<") and redirect.target != UNKNOWN:
+            if redirect.operator.startswith("<") and not redirect.target.startswith(PIPES):
                 return None
         outputs = [output for source in part.reads_from if (output := self._output(source, place))]
         if not outputs:
@@ -583,7 +583,10 @@ class _Reader(_Starter):
         for child in node.children:
             kind = child.type
             if kind == "variable_assignment":
-                line.assignments.append(self._assigned(child, index, exported=exported))
+                assignment = self._assigned(child, index, exported=exported)
+                line.assignments.append(assignment)
+                doubt = None if assignment.is_known else Unknown(Doubt.VALUE, f"{assignment.name}=")
+                words.add(f"{assignment.name}={assignment.value}", child.start_byte, doubt)
             elif kind in _REDIRECTS:
                 self._redirect(child, index, line)
             elif kind in ("variable_name", "unset", "unsetenv", *_DECLARES):

@@ -232,7 +232,9 @@ def _executes(options: tuple[str, ...]) -> bool:
 
 def _default(part: SimpleCommand, name: str, found: _Options) -> Carried | None:
     if name in ("env", "time", "command", "builtin", "exec", "coproc"):
-        bare = [Inner(assignments=tuple(found.assignments))] if found.assignments else []
+        # Without a command env does the work of printenv.
+        argv = ("printenv",) if name == "env" else ()
+        bare = [Inner(argv, assignments=tuple(found.assignments))] if argv or found.assignments else []
         return Carried(bare, found.at)
     return None
 

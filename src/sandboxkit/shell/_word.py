@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sandboxkit.model import UNKNOWN, Doubt, Unknown
+from sandboxkit.model import PIPES, UNKNOWN, Doubt, Unknown
 from sandboxkit.shell._braces import braces
 from sandboxkit.shell._escape import unescape
 from sandboxkit.shell._unsure import UnsureError
@@ -278,8 +278,9 @@ class WordReader:
         elif kind == "command_substitution":
             self._command(word, node, part, quoted=quoted)
         elif kind == "process_substitution":
-            word.doubts(Doubt.VALUE, is_output=True)
             word.printed = self._substitute(node, part)
+            word.text += PIPES
+            word.doubts(Doubt.VALUE)
             word.text += UNKNOWN
         elif kind == "arithmetic_expansion":
             self.arithmetic(node, part)
