@@ -21,7 +21,7 @@ _LOOK_BACK = 40
 _BEGINS = re.compile(r"(?:^|[;&|({\n]|(?:^|[\s;&|])(?:then|do|else|elif|if|while|until|!|time(?:[ \t]+-p)?))[ \t]*$")
 _KEYWORD = re.compile(
     r"(?:time(?:[ \t]+-p)?|coproc(?:[ \t]+[A-Za-z_]\w*)?|!)[ \t]+"
-    r"(?=[({]|\[\[[ \t]|(?:if|for|while|until|case|select|function|time|!|coproc)[ \t(])"
+    r"(?=[({]|[^\s;&|<>()'\"\\$`]+[ \t]*\([ \t]*\)|\[\[[ \t]|(?:if|for|while|until|case|select|function|time|!|coproc)[ \t(])"
 )
 _OPENERS = {"$((": "arithmetic", "$(": "command", "${": "braces", "<(": "command", ">(": "command"}
 

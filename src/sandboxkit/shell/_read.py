@@ -22,7 +22,7 @@ from sandboxkit.shell._tree import MAX_DEPTH, SYNTAX, syntax_tree
 from sandboxkit.shell._unsure import TooMuchError, UnsureError
 from sandboxkit.shell._unwrap import Inner, Stdin, carried, starts_others
 from sandboxkit.shell._variables import SPLIT, Variables
-from sandboxkit.shell._word import WordReader, Words, holds_code
+from sandboxkit.shell._word import WordReader, Words, check_touching, holds_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ _BLANK = ord(" ")
 _BLANKS = frozenset((b" ", b"\t", b"\n"))
 _SEPARATORS = frozenset((";", "&", "\n"))
 _DECLARES = frozenset(("declare", "typeset", "local", "readonly", "export"))
-_COMPOUND = RESERVED - {"time", "coproc", "!", "[[", "]]"}
+_COMPOUND = RESERVED - {"time", "coproc", "[["}
 
 
 @dataclass(slots=True)
@@ -204,6 +204,9 @@ class _Starter:
             cwd=inner.cwd or (None if int.__and__(inner.setting, Setting.REMOTE) else part.cwd),
         )
         self._found.parts[index] = started
+        if not inner.argv:
+            for assignment in inner.assignments:
+                self._found.variables.set(assignment.name, assignment.value)
         self.start(index, started, place)
 
     def _text(self, part: SimpleCommand, inner: Inner, place: _Place, span: _Span | None) -> None:
@@ -240,6 +243,9 @@ class _Starter:
         part = self._found.parts[index]
         if part.argv == ("cat",):
             return self._stdin(part, place._replace(stdin=None))
+        if part.own is not None:
+            inner = [number for number, each in enumerate(self._found.parts) if each.outer == index]
+            return self._output(inner[0], place) if len(inner) == 1 else None
         output = printed(part.argv)
         if output is None:
             return None
@@ -547,6 +553,7 @@ class _Reader(_Starter):
     def _assigned(self, node: Node, part: int, *, exported: bool) -> Assignment:
         if node.type != "variable_assignment":
             raise UnsureError("it has an assignment the reader does not know")
+        check_touching(node.children)
         target, operator, *rest = node.children
         name, _ = self._words.name(target, part)
         if not name.isidentifier():
@@ -572,6 +579,10 @@ class _Reader(_Starter):
         words = Words()
         for child in node.children:
             if child.is_named:
+                if self._data[child.start_byte : child.start_byte + 1] == b"[" and not _SUBSCRIPT.match(
+                    self._words.slice(child)
+                ):
+                    raise UnsureError("it has a list the reader does not know")
                 self._words.into(words, child, part)
         return SPLIT.join(words.argv), False
 
@@ -786,7 +797,7 @@ class _Reader(_Starter):
 
     def _subshell(self, node: Node, place: _Place) -> tuple[int, ...]:
         cwd = self._cwd
-        last = self._statements(node.children[1:-1], self._deeper(place.with_setting(Setting.SUBSHELL)))
+        last = self._statements(_filled(node.children[1:-1]), self._deeper(place.with_setting(Setting.SUBSHELL)))
         self._cwd = cwd
         return last
 
@@ -795,7 +806,7 @@ class _Reader(_Starter):
             return self._test(node, place)
         if self._data[node.start_byte + 1 : node.start_byte + 2] not in _BLANKS:
             raise UnsureError("it has a brace that bash takes for a part of a word")
-        return self._statements(node.children[1:-1], self._deeper(place))
+        return self._statements(_filled(node.children[1:-1]), self._deeper(place))
 
     def _test(self, node: Node, place: _Place) -> tuple[int, ...]:
         """
@@ -832,6 +843,13 @@ class _Reader(_Starter):
         place = self._deeper(place).with_setting(Setting.CONDITIONAL)
         last: list[int] = []
         children = node.children
+        for before, after in pairwise(children):
+            if before.type in _OPENING and (
+                after.type in _OPENING or after.type in ("fi", "elif_clause", "else_clause")
+            ):
+                raise UnsureError("it has a compound command without a command")
+        if children[-1].type in _OPENING:
+            raise UnsureError("it has a compound command without a command")
         for number, child in enumerate(children):
             if child.is_named:
                 last += self._one(children, number, place)
@@ -853,7 +871,7 @@ class _Reader(_Starter):
         return last + self._statements(body, place)
 
     def _do_group(self, node: Node, place: _Place) -> tuple[int, ...]:
-        return self._statements(node.children[1:-1], place)
+        return self._statements(_filled(node.children[1:-1]), place)
 
     def _for(self, node: Node, place: _Place) -> tuple[int, ...]:
         place = self._deeper(place).with_setting(Setting.LOOP)
@@ -935,6 +953,8 @@ class _Reader(_Starter):
         if len(names) != 1 or len(bodies) != 1:
             raise UnsureError("it has a function the reader does not know")
         name = self._words.slice(names[0])
+        if name.isdigit():
+            raise UnsureError("it has a function the reader does not know")
         self._found.functions.add(name)
         if redirects:
             self._redirects_alone(node, redirects, place)
@@ -958,6 +978,7 @@ class _Line:
 
 
 _CHAINS = frozenset(("pipeline", "list", "negated_command"))
+_SUBSCRIPT = re.compile(r"\[[^\[\]'\"]+\]\+?=")
 _KEYWORDS = re.compile(r"\b(?:time|coproc)\s|!\s")
 _MOVES = frozenset(("cd", "pushd", "popd"))
 _SAME_SHELL = frozenset(("command", "builtin", "eval", "time"))
@@ -965,6 +986,7 @@ _APART = Setting.SUBSHELL | Setting.SUBSTITUTION | Setting.PIPELINE
 _EXPRESSIONS = frozenset(
     ("binary_expression", "unary_expression", "parenthesized_expression", "postfix_expression", "ternary_expression")
 )
+_OPENING = frozenset(("if", "then", "elif", "else"))
 _COMPOUND_WORDS = frozenset(("if", "then", "elif", "else", "fi", ";", "\n", "&"))
 _ALWAYS = frozenset(((":",), ("true",), ("[", "1", "]"), ("[[", "1", "]]")))
 _NO_WORDS = frozenset(
@@ -1023,6 +1045,15 @@ def _positional(argv: tuple[str, ...]) -> tuple[str, ...] | None:
             return argv[at + 1 :]
         at += 2 if argv[at][1:].endswith("o") else 1
     return argv[at:] or None
+
+
+def _filled(nodes: Sequence[Node]) -> Sequence[Node]:
+    """
+    *nodes*, which bash refuses where no command is among them.
+    """
+    if all(node.type == "comment" or not node.is_named for node in nodes):
+        raise UnsureError("it has a compound command without a command")
+    return nodes
 
 
 def _is_word(node: Node) -> bool:

@@ -497,7 +497,9 @@ def _callback(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     `mapfile -C TEXT`.
     """
     places = [index + 1 for index, word in enumerate(part.argv[:-1]) if word == "-C"]
-    return Carried([each for at in places for each in _text(part, range(at, at + 1))], None) if places else None
+    inner = [each for at in places for each in _text(part, range(at, at + 1))]
+    inner += [Inner(text=word[2:]) for word in part.argv if word.startswith("-C") and len(word) > 2]
+    return Carried(inner) if inner else None
 
 
 def _names(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:

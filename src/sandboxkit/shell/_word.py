@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sandboxkit.model import PIPES, UNKNOWN, Doubt, Unknown
@@ -15,11 +16,11 @@ from sandboxkit.shell._unsure import UnsureError
 from sandboxkit.shell._variables import SPLIT, Variables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from tree_sitter import Node
 
-__all__ = ["PLAIN", "WordReader", "Words", "holds_code", "masked", "unmasked"]
+__all__ = ["PLAIN", "WordReader", "Words", "check_touching", "holds_code", "masked", "unmasked"]
 
 PLAIN = re.compile(r"[A-Za-z0-9_./,@%+=:^-]+")
 """
@@ -41,6 +42,7 @@ _CODE = re.compile(r"\$[({\[]|`")
 _PARAMETER = frozenset(("variable_name", "special_variable_name", "word"))
 _NUMERIC = frozenset("#?$!")
 _LISTS = frozenset("@*")
+_SINGLE_QUOTES = frozenset(("raw_string", "ansi_c_string"))
 _MAX_WORDS = 2000
 
 # Node kinds that may stand in a word, or in an arithmetic expression.
@@ -354,6 +356,8 @@ class WordReader:
                 raise UnsureError("its words cannot be told apart with certainty")
             at = child.end_byte
             if child.type == "$":
+                if dollar:
+                    raise UnsureError("it has an expansion the reader does not know")
                 dollar = True
             elif not child.is_named:
                 raise UnsureError(f"it has {child.type!r} where the reader does not expect it")
@@ -382,6 +386,7 @@ class WordReader:
         children = node.children
         if len(children) != 2 or children[1].type not in _PARAMETER:
             raise UnsureError("it has an expansion the reader does not know")
+        check_touching(children)
         self._parameter(word, self.slice(children[1]), quoted=quoted)
 
     def _parameter(self, word: _Word, name: str, *, quoted: bool) -> None:
@@ -409,6 +414,10 @@ class WordReader:
         children = node.children
         if len(children) < 3 or children[-1].type != "}":
             raise UnsureError("it has an expansion the reader does not know")
+        check_touching(children[:3])
+        if quoted and any(child.type in _SINGLE_QUOTES for child in _descendants(children[2:])):
+            # Within double quotes they are ordinary characters for some operators.
+            raise UnsureError("it has single quotes within an expansion within double quotes")
         inner = children[1:-1]
         sign = ""
         if inner[0].type in ("#", "!") and len(inner) > 1:
@@ -435,6 +444,7 @@ class WordReader:
         The name of a variable, and whether all items of a list are meant.
         """
         if node.type == "subscript":
+            check_touching(node.children[:2])
             name, *index = (child for child in node.children if child.type not in ("[", "]"))
             for child in index:
                 self.operand(child, part)
@@ -552,6 +562,24 @@ class WordReader:
 _UNMASK_ONLY = {key: value for key, value in _UNMASK.items() if key != ord(SPLIT)}
 _KEEPS = frozenset(("%", "%%", "#", "##", "^", "^^", ",", ",,", ":", "@"))
 _OPERATORS = frozenset(("/", ":", "Q", "L", "U", "u", "a", "A", "K", "k", "E", "#", "%", "]", "[", "-", "+"))
+
+
+def check_touching(nodes: Sequence[Node]) -> None:
+    """
+    Refuses blanks between *nodes*: the grammar overlooks some that end a word.
+
+    Raises:
+        UnsureError: There are some.
+    """
+    if any(before.end_byte != after.start_byte for before, after in pairwise(nodes)):
+        raise UnsureError("its words cannot be told apart with certainty")
+
+
+def _descendants(nodes: Sequence[Node]) -> Iterator[Node]:
+    for node in nodes:
+        yield node
+        if node.type not in ("command_substitution", "process_substitution"):
+            yield from _descendants(node.children)
 
 
 def _unknown(word: _Word, piece: str, *, is_first: bool) -> Unknown | None:
