@@ -165,8 +165,8 @@ DOUBTS = [
     ("w b$(a)", Unknown(Doubt.WORDS, "b", is_output=True)),
     ("w $(echo a)", Unknown(Doubt.WORDS, is_output=True, printed="a")),
     ("w $(a; b)", Unknown(Doubt.WORDS, is_output=True)),
-    ("w <(a)", Unknown(Doubt.VALUE, is_output=True)),
-    ("w <(echo a b)", Unknown(Doubt.VALUE, is_output=True, printed="a b")),
+    ("w <(a)", Unknown(Doubt.VALUE, "/dev/fd/")),
+    ("w <(echo a b)", Unknown(Doubt.VALUE, "/dev/fd/", printed="a b")),
     ("w {$x,b}", Unknown(Doubt.WORDS)),
 ]
 
