@@ -28,6 +28,7 @@ _TEXT_ONLY = frozenset(("su", "script"))
 _FD_STARTS = re.compile(r"-[A-WYZa-wyz]*[xX]=?|--exec(?:-batch)?(?:=|$)")
 _SSH_COMMANDS = re.compile(r"(?:-o)?\s*(?:Proxy|Local|KnownHosts)Command\s*[= ]\s*(.*)", re.DOTALL | re.IGNORECASE)
 _MAX_STRINGS = 20
+_MAX_TAILS = 4
 _ANYTHING = ((0, Unknown(Doubt.WORDS)),)
 
 
@@ -638,8 +639,9 @@ def _strings(code: str) -> Iterator[Inner]:
         if _NEEDS_SHELL.search(text.strip()):
             yield Inner(text=text, setting=Setting.SUSPECT)
     words = tuple(word for word in strings if word)
-    if len(words) > 1:
-        yield Inner(words, setting=Setting.SUSPECT)
+    # The first of them may be the name of a module or function.
+    for start in range(min(len(words) - 1, _MAX_TAILS)):
+        yield Inner(words[start:], setting=Setting.SUSPECT)
 
 
 def _stdin_text(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
