@@ -132,8 +132,9 @@ def _plain(source: str | None, argv: tuple[str, ...], span: tuple[int, int] | No
     try:
         read_words(part, found)
     except UnsureError as problem:
-        parts = tuple(replace(each, setting=each.setting | Setting.SUSPECT) for each in found.parts)
-        return Command(source, parts, opaque=str(problem), argv=argv)
+        with suppress(TooMuchError):
+            read_roughly(source or " ".join(argv), found, span=span)
+        return Command(source, _suspected(found, span), opaque=str(problem), argv=argv)
     except (TooMuchError, RecursionError) as problem:
         return Command(source, (), opaque=str(problem), unread=True, argv=argv)
     return Command(source, tuple(found.parts), argv=argv, functions=frozenset(found.functions))
@@ -153,8 +154,15 @@ def _opaque(text: str, problem: str) -> Command:
         read(text, found)
     with suppress(TooMuchError):
         read_roughly(text, found)
-    parts = [replace(part, setting=part.setting | Setting.SUSPECT) for part in found.parts]
-    return Command(text, tuple(parts), opaque=problem)
+    return Command(text, _suspected(found, (0, len(text))), opaque=problem)
+
+
+def _suspected(found: Found, span: tuple[int, int] | None) -> tuple[SimpleCommand, ...]:
+    # One that was not read to its end has no place of its own yet, and words of a list
+    # stand in no text.
+    return tuple(
+        replace(part, setting=part.setting | Setting.SUSPECT, span=span and (part.span or span)) for part in found.parts
+    )
 
 
 def _has_invisible(text: str) -> bool:

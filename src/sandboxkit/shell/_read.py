@@ -215,7 +215,8 @@ class _Starter:
             self._found.variables.set_arguments(inner.arguments[1:])
             self._found.variables.set("0", inner.arguments[0])
         place = place._replace(reads_from=part.reads_from, function=part.function)
-        reader = _Reader(self._found, place, span=span, cwd=inner.cwd or part.cwd)
+        is_remote = int.__and__(inner.setting, Setting.REMOTE)
+        reader = _Reader(self._found, place, span=span, cwd=inner.cwd or (None if is_remote else part.cwd))
         if not int.__and__(place.setting, Setting.SUSPECT):
             reader.read(text)
             return
