@@ -80,6 +80,8 @@ def _cleaned(value: Any, *, is_named: bool) -> Any:
     """
     if isinstance(value, list):
         return [_cleaned(item, is_named=False) for item in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
     if not isinstance(value, dict):
         return value
     if is_named:
@@ -105,6 +107,10 @@ def _by_hand(definitions: dict[str, Any]) -> None:
     actions = [str(action) for action in PolicyAction]
     definitions["PolicyAction"] = {"enum": actions, "description": definitions["PolicyAction"]["description"]}
     definitions["Grade"] = {"enum": [str(grade) for grade in Grade], "description": definitions["Grade"]["description"]}
+    # What older releases of pydantic write otherwise is written here.
+    definitions["Control"]["type"] = "string"
+    definitions["SandboxSpec"]["properties"]["require"]["propertyNames"] = {"$ref": "#/$defs/Control"}
+    definitions["FilesystemPolicy"]["properties"]["protect"]["default"].sort()
     _limits_with_null(definitions["Limits"]["properties"])
     rule = definitions["PolicyRule"]
     rule["oneOf"] = [{"required": [matcher]} for matcher in ("prefix", "glob", "regex")]

@@ -133,7 +133,8 @@ def _plain(source: str | None, argv: tuple[str, ...], span: tuple[int, int] | No
         read_words(part, found)
     except UnsureError as problem:
         with suppress(TooMuchError):
-            read_roughly(source or " ".join(argv), found, span=span)
+            for text in (source or " ".join(argv), *(word for word in argv if " " in word)):
+                read_roughly(text, found, span=span)
         return Command(source, _suspected(found, span), opaque=str(problem), argv=argv)
     except (TooMuchError, RecursionError) as problem:
         return Command(source, (), opaque=str(problem), unread=True, argv=argv)

@@ -439,6 +439,8 @@ class _Reader(_Starter):
             elif child.is_named:
                 self._words.into(line.words, child, index)
             elif kind == "$":
+                if number and children[number - 1].end_byte == child.start_byte:
+                    raise UnsureError("its words cannot be told apart with certainty")
                 self._dollar(line, child, children[number + 1] if number + 1 < len(children) else None)
             else:
                 raise UnsureError(f"it has {kind!r} where the reader does not expect it")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from sandboxkit.model import UNKNOWN, Assignment, Doubt, Setting, SimpleCommand, Unknown
+from sandboxkit.model import PIPES, UNKNOWN, Assignment, Doubt, Setting, SimpleCommand, Unknown
 from sandboxkit.shell._wrappers import CODE_OPTIONS, SHELLS, WRAPPERS, Wrapper
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ _STRINGS = re.compile(r"\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`((?:[^`\
 _NEEDS_SHELL = re.compile(r"[\s;&|<>()`$]")
 _STDIN_READERS = frozenset(("at", "batch"))
 _GIT_CARRIES = re.compile(r"=|ext::|[a-z]\.[a-z]| -x|--exec|-filter|foreach")
+_DESCRIPTORS = (PIPES, "/proc/self/fd/")
 _FIND_STARTS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 _TEXT_ONLY = frozenset(("su", "script"))
 _FD_STARTS = re.compile(r"-[A-WYZa-wyz]*[xX]=?|--exec(?:-batch)?(?:=|$)")
@@ -441,6 +442,9 @@ def _shell(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
         return Carried(inner, at)
     if at < len(argv) and (printed := _printed(part, at)):
         return Carried(_input(Stdin(printed), foreign), at)
+    if at < len(argv) and argv[at].startswith(_DESCRIPTORS):
+        # Which descriptor holds which text is not followed.
+        return Carried(_input(Stdin(stdin.text if stdin else UNKNOWN), foreign), at)
     if stdin is not None and (at >= len(argv) or reads_stdin or argv[at] in ("-", "/dev/stdin")):
         return Carried(_input(stdin, foreign), None)
     return None

@@ -356,7 +356,7 @@ class WordReader:
                 raise UnsureError("its words cannot be told apart with certainty")
             at = child.end_byte
             if child.type == "$":
-                if dollar:
+                if dollar or child.end_byte - child.start_byte > 1:
                     raise UnsureError("it has an expansion the reader does not know")
                 dollar = True
             elif not child.is_named:
