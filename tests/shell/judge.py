@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from sandboxkit.model import Doubt, Setting, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tests.shell.oracle import Seen
 
     from sandboxkit.model import Command, SimpleCommand
 
-__all__ = ["Tally", "fits", "may_run_more", "uncovered"]
+__all__ = ["Tally", "fits", "may_run_more", "shortened", "uncovered"]
 
 Word: TypeAlias = str | Unknown | None
 
@@ -48,14 +48,14 @@ class Tally:
         self.reasons.setdefault(reason, []).append(text)
 
     @property
-    def opaque_share(self) -> float:
+    def read_share(self) -> float:
         """
-        How much of the valid text our reader gave up on.
+        How much of the valid text our reader did not give up on.
         """
-        return self.opaque / max(1, self.opaque + self.compared)
+        return self.compared / max(1, self.opaque + self.compared)
 
     def __str__(self) -> str:
-        lines = [f"{self.compared} compared, {self.opaque} opaque although valid ({self.opaque_share:.0%})"]
+        lines = [f"{self.compared} compared, {self.opaque} opaque although valid ({1 - self.read_share:.0%})"]
         lines += [f"{self.refused} refused by bash, {self.unseen} by the other side, {self.excused} excused"]
         for reason, texts in sorted(self.reasons.items(), key=lambda item: -len(item[1])):
             lines.append(f"  {len(texts):5} {reason}: {min(texts, key=len)[:100]!r}")
@@ -104,6 +104,24 @@ def uncovered(theirs: Sequence[Seen], command: Command) -> list[str]:
         )
     ]
     return problems
+
+
+def shortened(text: str, is_wrong: Callable[[str], bool], *, attempts: int = 300) -> str:
+    """
+    *text* without what can be left out so that it stays wrong.
+    """
+    size = len(text) // 2
+    while size:
+        start = 0
+        while start < len(text) and attempts:
+            attempts -= 1
+            shorter = text[:start] + text[start + size :]
+            if shorter and is_wrong(shorter):
+                text = shorter
+            else:
+                start += size
+        size //= 2
+    return text
 
 
 def _shown(words: Sequence[str | None]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.shell.judge import Tally
 from tests.shell.oracle import BASH, SHFMT
-from tests.shell.test_differential import corpus_texts, disagreements, escapes
+from tests.shell.test_differential import corpus_texts, disagreements, escapes, least
 from tests.shell.texts import damage, jumble, together, write
 from tests.shell.traced import trace
 
@@ -49,7 +49,7 @@ def test_no_command_is_missed(rounds: Iterator[int], rng: random.Random) -> None
         texts = [some_text(rng) for _ in range(AT_ONCE)]
         found += disagreements(texts, tally)
     print(tally)
-    assert found == []
+    assert least(found) is None
 
 
 @pytest.mark.requires("bubblewrap")
