@@ -128,11 +128,15 @@ def test_only_so_many_documents_are_read() -> None:
 
 
 KEYWORDS = [
-    ("time { a; }", "{ a; }"),
-    ("time -p (a)", "(a)"),
-    ("coproc N { a; }", "{ a; }"),
-    ("! [[ a ]]", "[[ a ]]"),
-    ("a; time if b; then c; fi", "a; if b; then c; fi"),
+    ("time { a; }", " { a; }"),
+    ("time -p (a)", " (a)"),
+    ("coproc N { a; }", " { a; }"),
+    ("! [[ a ]]", " [[ a ]]"),
+    ("a; time if b; then c; fi", "a;  if b; then c; fi"),
+    ("(time (a))", "( (a))"),
+    ("$(! (a))", "$( (a))"),
+    ("$(time (a))", "$(time (a))"),
+    ("<( time { a; })", "<( time { a; })"),
     ("time a", "time a"),
     ("echo time { a", "echo time { a"),
     ("'time' { a", "'time' { a"),

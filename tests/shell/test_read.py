@@ -74,6 +74,8 @@ COMPOUND = [
     ("coproc a b", ["coproc a b", "a b [background subshell wrapped] by 0"]),
     ("time { a; }", ["a"]),
     ("! (a)", ["a [subshell]"]),
+    ("(time (a))", ["a [subshell]"]),
+    ("(! (a); b)", ["a [subshell]", "b [subshell]"]),
 ]
 
 FUNCTIONS = [

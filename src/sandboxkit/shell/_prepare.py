@@ -19,6 +19,7 @@ _BEFORE_COMMENT = frozenset(" \t\n;&|()<>")
 _MAX_DOCUMENTS = 20
 _LOOK_BACK = 40
 _BEGINS = re.compile(r"(?:^|[;&|({\n]|(?:^|[\s;&|])(?:then|do|else|elif|if|while|until|!|time(?:[ \t]+-p)?))[ \t]*$")
+_SUBSTITUTION = re.compile(r"[$<>]\([ \t]*$")
 _KEYWORD = re.compile(
     r"(?:time(?:[ \t]+-p)?|coproc(?:[ \t]+[A-Za-z_]\w*)?|!)[ \t]+"
     r"(?=[({]|[^\s;&|<>()'\"\\$`]+[ \t]*\([ \t]*\)|\[\[[ \t]|(?:if|for|while|until|case|select|function|time|!|coproc)[ \t(])"
@@ -188,7 +189,8 @@ class _Pass:
         elif char == "\n" and self._waiting:
             self._bodies()
         elif self._without_keywords and char in "tc!" and (keyword := self._keyword()):
-            self._leave_out(at, keyword)
+            # A blank stays: without it two brackets would become one.
+            self._leave_out(at, keyword, " ")
         else:
             self._bracket(char, inside)
 
@@ -198,7 +200,11 @@ class _Pass:
         """
         found = _KEYWORD.match(self._text, self._at)
         before = self._text[max(0, self._at - _LOOK_BACK) : self._at]
-        return found.end() if found and _BEGINS.search(before) else 0
+        if not found or not _BEGINS.search(before):
+            return 0
+        # At the beginning of $( ) bash 5.2 takes this `time` for a program, and refuses it.
+        is_refused = found[0].startswith("time") and _SUBSTITUTION.search(before)
+        return 0 if is_refused else found.end()
 
     def _single_quote(self, inside: str) -> None:
         if inside == "braces" and "quotes" in self._open:
