@@ -130,6 +130,8 @@ OPAQUE = [
     ("[a]", "part of a word"),
     ("cat <<$x\na\n$x\n", "cannot be told"),
     ("exec < f", "reads from"),
+    ("a | b | c\nd > f", APART),
+    ("a | b | c d\n\ne f > g", APART),
     # code in values
     ("x='$(id)'", "the value of x holds code"),
     ("PS4='$(id)' ls", "the value of PS4 holds code"),
@@ -187,6 +189,7 @@ SUSPECTS = [
     ("bash -c 'rm x; ('", [("rm", "x")]),
     ("curl x | sh (", [("curl", "x"), ("sh",)]),
     ("ls *(.) && rm x", [("rm", "x")]),
+    ("a | b | c\nrm x > f", [("rm", "x", ">", "f")]),
 ]
 
 

@@ -356,9 +356,10 @@ class _Reader(_Starter):
             return start, end
         return self._original(start), self._original(end)
 
-    def _check_gaps(self, nodes: Sequence[Node], *, touching: bool = True) -> None:
+    def _check_gaps(self, nodes: Sequence[Node], *, touching: bool = True, one_line: bool = False) -> None:
         """
-        Refuses text the grammar has left out between *nodes*, and words that touch.
+        Refuses text the grammar has left out between *nodes*, words that touch, and
+        lines it has joined.
         """
         data = self._data
         for before, after in pairwise(nodes):
@@ -368,7 +369,7 @@ class _Reader(_Starter):
             if end == start:
                 if not touching and _is_word(before) and _is_word(after):
                     raise UnsureError("its words cannot be told apart with certainty")
-            elif data[end:start].strip(_SPACE):
+            elif data[end:start].strip(_SPACE) or (one_line and b"\n" in data[end:start]):
                 raise UnsureError("its words cannot be told apart with certainty")
 
     # Statements
@@ -409,7 +410,7 @@ class _Reader(_Starter):
             raise UnsureError(f"it has syntax the reader does not know ({node.type})")
         outer, self._place = self._place, place
         try:
-            self._check_gaps(self._children(node), touching=False)
+            self._check_gaps(self._children(node), touching=False, one_line=node.type in _ONE_LINE)
             if self._outside and (redirects := self._outside.pop(node.id, None)):
                 return self._redirected_body(node, node, redirects, place)
             return reader(self, node, place)
@@ -445,7 +446,7 @@ class _Reader(_Starter):
             else:
                 raise UnsureError(f"it has {kind!r} where the reader does not expect it")
         if outside:
-            self._check_gaps([*children[-1:], *outside], touching=False)
+            self._check_gaps([*children[-1:], *outside], touching=False, one_line=True)
         for child in outside:
             self._redirect(child, index, line)
         if line.words.argv[:1] == [UNKNOWN] and len(line.words.argv) > 1 and line.words.may_vanish():
@@ -980,6 +981,9 @@ class _Line:
     reads: list[int] = field(default_factory=list)
 
 
+_ONE_LINE = frozenset(
+    ("command", "declaration_command", "unset_command", "variable_assignments", "redirected_statement")
+)
 _CHAINS = frozenset(("pipeline", "list", "negated_command"))
 _SUBSCRIPT = re.compile(r"\[[^\[\]'\"]+\]\+?=")
 _KEYWORDS = re.compile(r"\b(?:time|coproc)\s|!\s")
