@@ -131,6 +131,9 @@ OPAQUE = [
     ("cat <<$x\na\n$x\n", "cannot be told"),
     ("exec < f", "reads from"),
     ("a | b | c\nd > f", APART),
+    ("a 'b'\\c > f", APART),
+    ('a | b "c"\\d <<E\nE\n', APART),
+    ("export 'a'\\b > f", APART),
     ("a | b | c d\n\ne f > g", APART),
     # code in values
     ("x='$(id)'", "the value of x holds code"),

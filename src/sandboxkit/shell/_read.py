@@ -735,6 +735,8 @@ class _Reader(_Starter):
         return self._statement(body, place)
 
     def _redirected_body(self, node: Node, body: Node, redirects: Sequence[Node], place: _Place) -> tuple[int, ...]:
+        if body.type in _ONE_LINE:
+            self._check_gaps([*body.children, *redirects], touching=False, one_line=True)
         if body.type == "command":
             return self._command(body, place, redirects)
         if body.type in ("declaration_command", "unset_command"):
