@@ -51,7 +51,7 @@ def is_bash(text: str) -> bool:
     """
     assert BASH
     result = subprocess.run(
-        [BASH, "--noprofile", "--norc", "-n", "-c", text],
+        [BASH, "--noprofile", "--norc", "-n", "-c", "--", text],
         env=ENVIRONMENT,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

@@ -85,7 +85,7 @@ INNER = [
 
 @needs_bash
 def test_bash_knows_bash() -> None:
-    good = [text for text, _ in WORDS] + INNER
+    good = [text for text, _ in WORDS] + INNER + ["-x", "+x"]
     assert is_bash_all(good) == [True] * len(good)
     bad = ["ls &&", "echo $(", "'", "if a; then b", "ls ;; x", "a ( b", "done", "{ a }", "f() {", "((1)", "[[ a"]
     assert is_bash_all(bad) == [False] * len(bad)

@@ -38,7 +38,7 @@ for text in /tmp/box/texts/*; do
   IFS= read -r -d '' body < "$text"
   exec 9>> "/tmp/box/logs/$number"
   /usr/bin/env -i PATH=/tmp/box/programs HOME={HOME} LC_ALL=C.UTF-8 \\
-    {shutil.which("timeout")} -s KILL {TIMEOUT_S} {shutil.which("bash")} --noprofile --norc -c "$body" \\
+    {shutil.which("timeout")} -s KILL {TIMEOUT_S} {shutil.which("bash")} --noprofile --norc -c -- "$body" \\
     < /dev/null > /dev/null 2>&1
   case $body in (*'&'* | *coproc* | *'>('*) sleep 0.05 ;; esac
 done 2> /dev/null
