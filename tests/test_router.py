@@ -159,7 +159,7 @@ async def test_only_listed_variables_are_passed_on(tmp_path: Path) -> None:
         "ENV": str(trap),
         "BASH_FUNC_echo%%": "() { printf trapped; }",
     }
-    router = AutoSandboxRouter(policy=policy(env="sandbox"), environ=environ)
+    router = AutoSandboxRouter(policy=policy(env="sandbox", printenv="sandbox"), environ=environ)
     spec = SandboxSpec.workspace_write(tmp_path, environment=EnvironmentPolicy(inherit=("*",)))
     plain = (await router.route(["env"], cwd=tmp_path)).result.text()
     assert "SECRET" not in plain
@@ -171,7 +171,7 @@ async def test_only_listed_variables_are_passed_on(tmp_path: Path) -> None:
 
 
 async def test_a_callers_environment_is_taken_when_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    router = AutoSandboxRouter(policy=policy(env="sandbox"))
+    router = AutoSandboxRouter(policy=policy(env="sandbox", printenv="sandbox"))
     monkeypatch.setenv("LC_TEST", "now")
     assert "LC_TEST=now" in (await router.route(["env"], cwd=tmp_path)).result.text()
 

@@ -163,7 +163,7 @@ def _scenes(stage: Path, listener: _Listener) -> tuple[_Scene, ...]:
             holds=lambda r: not r.ok and b"took" not in r.stdout,
         ),
         _Scene(
-            "time is limited", "sleep 60", boxed, box, timeout=0.5,
+            "time is limited", "sleep 60", PolicyAction.ALLOW, box, timeout=0.5,
             holds=lambda r: r.termination is Termination.TIMED_OUT,
         ),
     )  # fmt: skip
