@@ -134,6 +134,8 @@ OPAQUE = [
     ("a 'b'\\c > f", APART),
     ('a | b "c"\\d <<E\nE\n', APART),
     ("export 'a'\\b > f", APART),
+    ('find . -$"delete"', APART),
+    ('a b -x$"y"z', APART),
     ("a | b | c d\n\ne f > g", APART),
     # code in values
     ("x='$(id)'", "the value of x holds code"),

@@ -455,6 +455,9 @@ class _Reader(_Starter):
         return self._add(index, node, line, place, outside)
 
     def _dollar(self, line: _Line, node: Node, following: Node | None) -> None:
+        if node.end_byte - node.start_byte > 1:
+            # The grammar takes -$ of -$"x" for the dollar.
+            raise UnsureError("its words cannot be told apart with certainty")
         if following is None or following.start_byte != node.end_byte:
             line.words.add("$", node.start_byte)
         elif following.type != "string":  # $"…" is a string to translate
@@ -576,7 +579,7 @@ class _Reader(_Starter):
         if not rest:
             return "", True
         node = rest[-1]
-        if len(rest) > 1 and (len(rest) > 2 or rest[0].type != "$"):
+        if len(rest) > 1 and (len(rest) > 2 or self._words.slice(rest[0]) != "$"):
             raise UnsureError("it has an assignment the reader does not know")
         if node.type != "array":
             return self._words.value(node, part)
@@ -630,7 +633,7 @@ class _Reader(_Starter):
         if any(b"\n" in self._data[one.end_byte : other.start_byte] for one, other in pairwise(node.children)):
             raise UnsureError("it has a redirection to the next line")
         for child in node.children:
-            if child.type == "file_descriptor" or (child.type == "$" and operator):
+            if child.type == "file_descriptor" or (self._words.slice(child) == "$" and operator):
                 continue
             if not operator and not child.is_named:
                 operator = self._operator(child)
