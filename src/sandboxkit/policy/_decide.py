@@ -163,7 +163,7 @@ class _Decision:
         matches = _floor_matches(rows, index, part) if rows else []
         for verdict in verdicts:
             matches += verdict.matches(action, index, part.span)
-        notes = self._notes(verdicts) if action is PolicyAction.SANDBOX else ()
+        notes = self._notes(verdicts[0].subject) if action is PolicyAction.SANDBOX and part.argv and verdicts else ()
         return PartDecision(index, action, _sentence(action, matches, why, verdicts), tuple(matches), notes)
 
     def _place(self, part: SimpleCommand) -> tuple[EvaluationContext, bool]:
@@ -213,17 +213,17 @@ class _Decision:
             if redirect.writes:
                 yield from floor.writes_to(redirect.target, context)
 
-    def _notes(self, verdicts: Iterable[_Verdict]) -> tuple[str, ...]:
+    def _notes(self, subject: Subject) -> tuple[str, ...]:
         """
-        Which built-in rules would have allowed an act, but for their constraints.
+        Which built-in rules would have allowed *subject*, but for an argument.
         """
-        return tuple(
-            f"its arguments are not among those that {rule.rule.id} takes ({rule.rule.reason or rule.rule.name})"
-            for verdict in verdicts
-            if not verdict.winners
-            for rule in self._rules.builtin.candidates(verdict.subject)
-            if rule.rule.action is PolicyAction.ALLOW and rule.objection(verdict.subject)
-        )
+        notes = []
+        for rule in self._rules.builtin.candidates(subject):
+            if rule.rule.action is PolicyAction.ALLOW:
+                argument = rule.objection(subject)
+                if argument is not None:
+                    notes.append(f"{argument!r} is not among the arguments that {rule.id} takes ({rule.reason})")
+        return tuple(notes)
 
 
 class _Act(NamedTuple):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["CompiledRule", "Constraints"]
 
 
+_MAX_NAMED = 12
 _NAME = r"(?:[A-Za-z0-9_/-]|\\.)+"
 _LEADING = re.compile(rf"(?:({_NAME})|\(({_NAME}(?:\|{_NAME})*)\))(?= |\( |$)")
 """
@@ -191,16 +192,20 @@ class CompiledRule:
             return None
         return self.rule.action
 
-    def objection(self, subject: Subject) -> bool:
+    def objection(self, subject: Subject) -> str | None:
         """
-        Whether only the rule's constraints keep it from applying to *subject*.
+        The argument at which the rule's constraints keep it from applying to *subject*,
+        or None where they do not, or something else does.
         """
-        return (
-            self.constraints is not None
-            and self._matches(subject)
-            and not self._is_impostor(subject)
-            and not self._holds(subject)
-        )
+        constraints = self.constraints
+        if constraints is None or not self._matches(subject) or self._is_impostor(subject) or self._holds(subject):
+            return None
+        start = len(self.prefix) or 1
+        for end in range(start + 1, min(subject.own, start + _MAX_NAMED) + 1):
+            arguments = subject.argv[start:end]
+            if not constraints.hold(arguments, subject.context, is_strict=self.is_strict):
+                return arguments[-1]
+        return " ".join(subject.argv[start : subject.own]) or subject.name
 
     def _holds(self, subject: Subject) -> bool:
         constraints = self.constraints
