@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.shell.judge import Tally, fits, may_run_more, shortened, uncovered
 from tests.shell.oracle import BASH, SHFMT, is_bash_all, seen_all
-from tests.shell.texts import damage, jumble, together, write
+from tests.shell.texts import ONCE_WRONG, damage, jumble, together, write
 from tests.shell.traced import HOME, Trace, trace
 
 from sandboxkit.errors import CommandError
@@ -161,6 +161,10 @@ def test_commands_people_write_put_together() -> None:
     assert compare([together(rng, texts) for _ in range(COMPARED)]).read_share >= LEAST_READ_OF_CORPUS
 
 
+def test_text_that_was_once_read_wrongly() -> None:
+    compare(ONCE_WRONG)
+
+
 def test_generated_text() -> None:
     rng = random.Random(SEED)
     assert compare([write(rng) for _ in range(COMPARED)]).read_share >= LEAST_READ
@@ -174,7 +178,7 @@ def test_broken_text() -> None:
 @pytest.mark.requires("bubblewrap")
 def test_what_bash_runs(tmp_path: Path) -> None:
     rng, tally = random.Random(SEED), Tally()
-    texts = [write(rng) for _ in range(TRACED)]
+    texts = [*ONCE_WRONG, *(write(rng) for _ in range(TRACED))]
     traces = trace(texts, tmp_path)
     assert sum(bool(traced.ran) for traced in traces) > TRACED / 2
     found = list(escapes(texts, traces, tally))

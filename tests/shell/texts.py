@@ -257,6 +257,59 @@ AROUND = (
 ENDS = ("\n", "\n", "\n\n", " # it's a (comment\n", '\n# `$( "\n', " #\n", "\n \t\n")
 
 
+ONCE_WRONG = (  # what a grammar reads otherwise than bash
+    *(
+        "echo $'\\\\' ; p7 \\'",
+        "v1=$\np7 a",
+        "$\np7 a",
+        "p1 $'a\\\\' ;p7; p2 'b\\'",
+        "p1 | p2 | p3\np7 a > f1",
+        "\"ab\"'b'\"${v9-'$(p7)'}\"",
+    ),
+    *(
+        "''\\p7\n",
+        "p1 }\\p",
+        "\\ ''\n",
+        "p1 '' \\ $'\\'' \"'\"",
+        "p1 $ a",
+        "p1 '' $",
+        'p1 \\"  \\ #\n',
+        "p1 {v4}>f1 a",
+        "p1 {,} ]",
+        "p1 -$ a",
+    ),
+    *(
+        "time v1=a p7 b",
+        "time -p v1= $v9",
+        "time -pp p1",
+        "time bash <<< 'p7 a'",
+        "env bash <<< p7",
+        "exec bash <<< p7",
+        "bash 0<<< p7",
+    ),
+    *(
+        "[ a > f1 ]",
+        "if [ -f x >f2 ]; then p7; fi",
+        "p1 -2>f1 a",
+        "p1 a$$'' b",
+        "p1 $#a",
+        "! ! p7",
+        "p1 2 \\ 2>f1 x",
+        "p1 3&>f1",
+        "[ y\\ ]",
+    ),
+    *(
+        "<<E\\\na\nE\np7",
+        "p1 a$(\\ \\\n b c)",
+        "p1 \"${v9:-'`p7`'}\"",
+        "[[x - p ]]",
+        "p1 '' ''\\p8\n",
+        "p2 *''$0 f?\n",
+        "mapfile -C'p7 a #' -c 1 <<< a",
+    ),
+)
+
+
 class _Writer:
     """
     Writes nested commands; keeps the bodies of heredocs until the line ends.
@@ -375,6 +428,7 @@ class _Writer:
             self._case,
             lambda: f"select v1 in {self.word()}; do {self.commands()}{self.stop()}break; done <<< 1",
             self._function,
+            lambda: f"[ {self.word()} {self.choice('', self.redirect())} ]",
             lambda: f"[[ {self.word()} {self.choice('==', '!=', '=~', '<', '-nt')} {self.word()} ]]",
             lambda: f"(( $({self.nested()})1 + v3 ))",
             lambda: f"coproc {{ {self.commands()}{self.stop()}}}",
