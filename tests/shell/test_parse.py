@@ -136,6 +136,9 @@ OPAQUE = [
     ("export 'a'\\b > f", APART),
     ('find . -$"delete"', APART),
     ('a b -x$"y"z', APART),
+    ('x=$ "touch" y', "may be a word"),
+    ('a <<< $ "x"', "may be a word"),
+    ('a > $ "x"', "may be a word"),
     ("a | b | c d\n\ne f > g", APART),
     # code in values
     ("x='$(id)'", "the value of x holds code"),

@@ -52,6 +52,7 @@ COMPOUND = [
         ],
     ),
     ("case x in (a) b; c & esac", ["-", "b [conditional]", "c [background conditional]"]),
+    ("case x in a) b c\\\\ ;; esac", ["-", "b 'c\\' [conditional]"]),
     ("(a; b) | c", ["a [pipeline subshell]", "b [pipeline subshell]", "c [pipeline] from 0 1"]),
     ("( (a); b )", ["a [subshell]", "b [subshell]"]),
     ("{ a; b; } | c", ["a [pipeline]", "b [pipeline]", "c [pipeline] from 0 1"]),

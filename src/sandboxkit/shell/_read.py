@@ -581,6 +581,8 @@ class _Reader(_Starter):
         node = rest[-1]
         if len(rest) > 1 and (len(rest) > 2 or self._words.slice(rest[0]) != "$"):
             raise UnsureError("it has an assignment the reader does not know")
+        if len(rest) > 1:
+            self._check_translated(rest[0])
         if node.type != "array":
             return self._words.value(node, part)
         words = Words()
@@ -633,7 +635,10 @@ class _Reader(_Starter):
         if any(b"\n" in self._data[one.end_byte : other.start_byte] for one, other in pairwise(node.children)):
             raise UnsureError("it has a redirection to the next line")
         for child in node.children:
-            if child.type == "file_descriptor" or (self._words.slice(child) == "$" and operator):
+            if child.type == "file_descriptor":
+                continue
+            if operator and self._words.slice(child) == "$":
+                self._check_translated(child)
                 continue
             if not operator and not child.is_named:
                 operator = self._operator(child)
@@ -653,6 +658,14 @@ class _Reader(_Starter):
         if not targets.argv or operator not in _OPERATORS:
             raise UnsureError(f"it has a redirection the reader does not know ({operator!r})")
         line.redirects += self._redirected(operator, targets, part)
+
+    def _check_translated(self, dollar: Node) -> None:
+        """
+        Refuses a *dollar* that is no part of the string behind it.
+        """
+        string = dollar.next_sibling
+        if string is None or string.type != "string" or string.start_byte != dollar.end_byte:
+            raise UnsureError("it has a dollar that may be a word")
 
     def _operator(self, node: Node) -> str:
         if not self._prepared.operators:
@@ -948,6 +961,7 @@ class _Reader(_Starter):
         end = next((at for at, child in enumerate(children) if child.type == ")"), None)
         if end is None:
             raise UnsureError("it has a case the reader does not know")
+        self._check_gaps(children)
         patterns = Words()
         for child in children[:end]:
             if child.is_named:

@@ -321,6 +321,8 @@ class WordReader:
         text = self.slice(node)
         if len(text) < 2 or not text.endswith('"'):
             raise UnsureError("a quote is not closed")
+        if node.type == "translated_string" and not text.startswith('$"'):
+            raise UnsureError("it has a dollar that may be a word")
         start = node.start_byte + (2 if node.type == "translated_string" else 1)
         self._expanding(word, node, part, start, node.end_byte - 1)
 
