@@ -202,6 +202,7 @@ UNREAD = [
     ("echo {1..100000}", "more than 200 words"),
     ("echo {a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}", "more than 200 words"),
     ("echo {Z..a}", "no letters"),
+    ("echo $@{1..2}", "braces"),
 ]
 
 

@@ -27,6 +27,7 @@ PLAIN = re.compile(r"[A-Za-z0-9_./,@%+=:^-]+")
 A word, or the inside of one, that means itself.
 """
 _LEAF = re.compile(r"(?:[^\s\\$`'\"()<>;&|]|\\.)+", re.DOTALL)
+_RANGE = re.compile(r"\{[-+\w.]*\}")
 _NUMBER = re.compile(r"-?[0-9A-Fa-fxX#_a-zA-Z@]+")
 _SPECIAL = "{},*?[]~!^.\\"
 _MASK = {ord(char): chr(0xE000 + ord(char)) for char in _SPECIAL}
@@ -289,7 +290,9 @@ class WordReader:
             word.doubts(Doubt.VALUE)
             word.text += UNKNOWN
         elif kind == "brace_expression":
-            word.text += self.slice(node)
+            if not _RANGE.fullmatch(text := self.slice(node)):
+                raise UnsureError("it has braces the reader does not know")
+            word.text += text
         elif kind in ("regex", "extglob_pattern", "variable_name", "special_variable_name", "test_operator"):
             self._opaque_leaf(word, node, part)
         else:
@@ -386,7 +389,7 @@ class WordReader:
 
     def _simple(self, word: _Word, node: Node, *, quoted: bool) -> None:
         children = node.children
-        if len(children) != 2 or children[1].type not in _PARAMETER:
+        if len(children) != 2 or children[1].type not in _PARAMETER or children[0].end_byte != node.start_byte + 1:
             raise UnsureError("it has an expansion the reader does not know")
         check_touching(children)
         self._parameter(word, self.slice(children[1]), quoted=quoted)
