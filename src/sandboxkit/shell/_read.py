@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sandboxkit.model import PIPES, UNKNOWN, Assignment, Doubt, Redirect, Setting, SimpleCommand, Unknown
 from sandboxkit.shell._escape import printed
+from sandboxkit.shell._lexer import Lexer
 from sandboxkit.shell._prepare import HereDocument, Prepared, prepare
 from sandboxkit.shell._suspects import suspects
 from sandboxkit.shell._tables import RESERVED
-from sandboxkit.shell._tree import MAX_DEPTH, SYNTAX, syntax_tree
+from sandboxkit.shell._tree import MAX_DEPTH, SYNTAX, ascii_only, syntax_tree
 from sandboxkit.shell._unsure import TooMuchError, UnsureError
 from sandboxkit.shell._unwrap import Inner, Stdin, carried, starts_others
 from sandboxkit.shell._variables import SPLIT, Variables
@@ -279,6 +280,9 @@ class _Reader(_Starter):
         self._is_ascii = True
         self._words: WordReader
         self._outside: dict[int, Sequence[Node]] = {}
+        self._tokens: set[_Span] = set()
+        self._excused: set[_Span] = set()
+        self._redirects: set[int] = set()
         self._parent = 0
         self._found_children: Sequence[Node] = ()
 
@@ -301,6 +305,23 @@ class _Reader(_Starter):
         if self._data[:start].strip(_SPACE) or self._data[end:].strip(_SPACE):
             raise UnsureError("its words cannot be told apart with certainty")
         self._statements(children, self._place)
+        self._compare(Lexer(self._ascii()))
+
+    def _ascii(self) -> str:
+        return self._prepared.text if self._is_ascii else ascii_only(self._data).decode("ascii")
+
+    def _compare(self, lexer: Lexer) -> None:
+        """
+        Refuses a text whose words and redirections stand elsewhere in another reading.
+        """
+        seen, redirects = self._words.seen or set(), self._redirects
+        if (
+            not lexer.words <= seen | self._tokens
+            or not seen - self._excused <= lexer.words | lexer.optional
+            or not lexer.redirects <= redirects
+            or not redirects <= lexer.redirects | lexer.optional_redirects
+        ):
+            raise UnsureError("its words cannot be told apart with certainty")
 
     def read_document(self, body: str) -> None:
         """
@@ -315,7 +336,9 @@ class _Reader(_Starter):
         bodies = [child for node in nodes for child in node.children if child.type == "heredoc_body"]
         if len(bodies) != 1 or self._place.inside is None:
             raise UnsureError("what expands in a here-document cannot be told")
-        self._words.document(bodies[0], self._place.inside)
+        body_node = bodies[0]
+        self._words.document(body_node, self._place.inside)
+        self._compare(Lexer(self._ascii(), (body_node.start_byte, body_node.end_byte)))
 
     def _tree(self, prepared: Prepared) -> Node:
         found, text = self._found, prepared.text
@@ -411,6 +434,9 @@ class _Reader(_Starter):
         outer, self._place = self._place, place
         try:
             self._check_gaps(self._children(node), touching=False, one_line=node.type in _ONE_LINE)
+            self._tokens.update(
+                (child.start_byte, child.end_byte) for child in self._children(node) if not child.is_named
+            )
             if self._outside and (redirects := self._outside.pop(node.id, None)):
                 return self._redirected_body(node, node, redirects, place)
             return reader(self, node, place)
@@ -462,6 +488,9 @@ class _Reader(_Starter):
             line.words.add("$", node.start_byte)
         elif following.type != "string":  # $"…" is a string to translate
             raise UnsureError("it has an expansion the reader does not know")
+        else:
+            self._tokens.add((node.start_byte, following.end_byte))
+            self._excused.add((following.start_byte, following.end_byte))
 
     def _name(self, line: _Line, node: Node, part: int) -> None:
         children = node.children
@@ -561,6 +590,7 @@ class _Reader(_Starter):
         if node.type != "variable_assignment":
             raise UnsureError("it has an assignment the reader does not know")
         check_touching(node.children)
+        self._tokens.add((node.start_byte, node.end_byte))
         target, operator, *rest = node.children
         name, _ = self._words.name(target, part)
         if not name.isidentifier():
@@ -610,6 +640,7 @@ class _Reader(_Starter):
             elif kind in _REDIRECTS:
                 self._redirect(child, index, line)
             elif kind in ("variable_name", "unset", "unsetenv", *_DECLARES):
+                self._tokens.add((child.start_byte, child.end_byte))
                 words.add(self._words.slice(child), child.start_byte, literal=True)
             elif child.is_named:
                 self._words.into(words, child, index)
@@ -630,7 +661,9 @@ class _Reader(_Starter):
             raise UnsureError("it has a redirection the reader does not know")
         operator = ""
         targets = Words()
-        line.words.drop_descriptor(node.start_byte)
+        dropped = line.words.drop_descriptor(node.start_byte)
+        if dropped:
+            self._excused.add(dropped)
         self._check_gaps(node.children, touching=False)
         if any(b"\n" in self._data[one.end_byte : other.start_byte] for one, other in pairwise(node.children)):
             raise UnsureError("it has a redirection to the next line")
@@ -642,6 +675,9 @@ class _Reader(_Starter):
                 continue
             if not operator and not child.is_named:
                 operator = self._operator(child)
+                self._redirects.add(child.start_byte)
+                if operator in _CLOSES:
+                    self._tokens.add((child.end_byte - 1, child.end_byte))
             elif child.type == "process_substitution" and operator == "<" and not targets.argv:
                 first = len(self._found.parts)
                 self._words.into(targets, child, part)
@@ -839,20 +875,23 @@ class _Reader(_Starter):
             raise UnsureError("it has a bracket that bash takes for a part of a word")
         index = self._found.reserve()
         line = _Line()
-        self._operands(node, index, line, is_arithmetic=node.children[0].type == "((")
+        # Within [[ ]] the words of a command are not told by blanks alone.
+        seen = self._words.seen
+        self._words.seen = seen if opener.type == "[" else None
+        self._operands(node, index, line, is_arithmetic=opener.type == "((")
+        self._words.seen = seen
         return self._add(index, node, line, place)
 
     def _operands(self, node: Node, part: int, line: _Line, *, is_arithmetic: bool) -> None:
         for child in node.children:
-            if not child.is_named:
-                line.words.add(child.type, child.start_byte)
+            if not child.is_named or child.type == "test_operator":
+                self._tokens.add((child.start_byte, child.end_byte))
+                line.words.add(self._words.slice(child), child.start_byte, literal=True)
             elif child.type in _EXPRESSIONS:
                 self._operands(child, part, line, is_arithmetic=is_arithmetic)
             elif is_arithmetic:
                 self._words.operand(child, part)
                 line.words.add(self._words.slice(child), child.start_byte)
-            elif child.type == "test_operator":
-                line.words.add(self._words.slice(child), child.start_byte, literal=True)
             else:
                 self._words.into(line.words, child, part)
                 for word in line.words.argv[-1:]:
@@ -906,6 +945,7 @@ class _Reader(_Starter):
                 continue
             if child.type == "variable_name" and not name:
                 name = self._words.slice(child)
+                self._tokens.add((child.start_byte, child.end_byte))
                 if not name.isidentifier():
                     raise UnsureError("it has a loop the reader does not know")
             elif child.type in ("do_group", "compound_statement"):
@@ -976,6 +1016,7 @@ class _Reader(_Starter):
         if len(names) != 1 or len(bodies) != 1:
             raise UnsureError("it has a function the reader does not know")
         name = self._words.slice(names[0])
+        self._tokens.add((names[0].start_byte, names[0].end_byte))
         if name.isdigit():
             raise UnsureError("it has a function the reader does not know")
         self._found.functions.add(name)

@@ -13,7 +13,7 @@ from sandboxkit.shell._unsure import TooMuchError, UnsureError
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-__all__ = ["MAX_DEPTH", "SYNTAX", "syntax_tree"]
+__all__ = ["MAX_DEPTH", "SYNTAX", "ascii_only", "syntax_tree"]
 
 MAX_DEPTH = 20
 """
@@ -48,6 +48,13 @@ def _parser() -> Parser:
     return _local.parser
 
 
+def ascii_only(data: bytes) -> bytes:
+    """
+    *data* with a full stop for every byte beyond ASCII.
+    """
+    return _BEYOND_ASCII.sub(b".", data)
+
+
 def syntax_tree(text: str, data: bytes) -> Node:
     """
     The root of the tree of *text*, whose UTF-8 form is *data*. It may hold errors. The
@@ -59,7 +66,7 @@ def syntax_tree(text: str, data: bytes) -> Node:
     """
     # The grammar's scanner asks the C library whether a character is a digit, which is
     # undefined above 255 and ends the process; every byte of them becomes a full stop.
-    data = _BEYOND_ASCII.sub(b".", data)
+    data = ascii_only(data)
     if len(data) <= _SMALL:
         return _parser().parse(data).root_node
     _check_brackets(text)

@@ -109,12 +109,16 @@ class Words:
         self.starts.append(start)
         self.literal.append(literal)
 
-    def drop_descriptor(self, end: int) -> None:
+    def drop_descriptor(self, end: int) -> tuple[int, int] | None:
         """
-        Takes the last word away where it is the `{name}` or number of a redirection at *end*.
+        Takes the last word away where it is the `{name}` or number of a redirection at
+        *end*, and says where it stood.
         """
         if self.argv and self.starts[-1] + len(self.argv[-1]) == end and _DESCRIPTOR.fullmatch(self.argv[-1]):
+            start = self.starts[-1]
             del self.argv[-1], self.starts[-1], self.literal[-1]
+            return start, end
+        return None
 
     def may_vanish(self) -> bool:
         """
@@ -173,7 +177,7 @@ class WordReader:
         evaluate: Reads shell text that expands within the part of that index.
     """
 
-    __slots__ = ("_data", "_evaluate", "_substitute", "_variables")
+    __slots__ = ("_data", "_evaluate", "_substitute", "_variables", "seen")
 
     def __init__(
         self,
@@ -183,6 +187,7 @@ class WordReader:
         evaluate: Callable[[str, int, int], None],
     ) -> None:
         self._data = data
+        self.seen: set[tuple[int, int]] | None = set()
         self._variables = variables
         self._substitute = substitute
         self._evaluate = evaluate
@@ -201,6 +206,8 @@ class WordReader:
             UnsureError: The node is none of those known.
         """
         kind = node.type
+        if self.seen is not None:
+            self.seen.add((node.start_byte, node.end_byte))
         if kind in ("word", "number"):
             text = self.slice(node)
             if PLAIN.fullmatch(text):
