@@ -64,14 +64,14 @@ class Lexer:
         """
         self._deeper()
         text, length = self._text, len(self._text)
-        begins, is_ticked = True, self._is_ticked
+        begins, is_ticked, cases = True, self._is_ticked, 0
         self._is_ticked = closer == "`"
         while self._at < length:
             char = text[self._at]
-            if char == " " or char == "\t":  # noqa: PLR1714 - the quickest way
+            if char == " " or char == "\t":
                 self._at = _BLANKS.match(text, self._at).end()  # type: ignore[union-attr]  # it begins with one
                 continue
-            if char == closer:
+            if char == closer and not (cases and char == ")"):
                 self._at += 1
                 self._depth -= 1
                 self._is_ticked = is_ticked
@@ -83,7 +83,12 @@ class Lexer:
             if char in "&|;<>()\n" and self._operator():
                 begins = True
                 continue
-            begins = self._command_word(begins=begins)
+            start = self._at
+            could_begin, begins = begins, self._command_word(begins=begins)
+            word = text[start : self._at] if could_begin else ""
+            cases += (word == "case") - (word == "esac" and cases > 0)
+            if cases and text[start : self._at] == "in":
+                begins = True
         if closer:
             raise UnsureError(_UNCLOSED)
         self._depth -= 1
@@ -141,7 +146,7 @@ class Lexer:
             elif char in "<>" and text.startswith("(", self._at + 1):
                 self._at += 2
                 self._commands(")")
-            elif char == "'" or char == "\\":  # noqa: PLR1714 - the quickest way
+            elif char == "'" or char == "\\":
                 raise UnsureError(_UNCLOSED)
             else:
                 return

@@ -15,6 +15,7 @@ __all__ = ["HereDocument", "Prepared", "prepare"]
 
 _DELIMITER = re.compile(r"""<<(-?)[ \t]*((?:[^\s;&|<>()$`"'\\]|\\.|'[^'\n]*'|"[^"\n$`\\]*")+)""")
 _ANSI_C_REST = re.compile(r"(?:[^'\\]|\\.)*'", re.DOTALL)
+_AFTER_DELIMITER = frozenset(("", *" \t\n;&|<>()"))
 _BEFORE_COMMENT = frozenset(" \t\n;&|()<>")
 _MAX_DOCUMENTS = 20
 _LOOK_BACK = 40
@@ -256,7 +257,7 @@ class _Pass:
 
     def _document(self) -> None:
         found = _DELIMITER.match(self._text, self._at)
-        if not found:
+        if not found or self._text[found.end() : found.end() + 1] not in _AFTER_DELIMITER:
             raise UnsureError("the end of a here-document cannot be told")
         word = found[2]
         delimiter = re.sub(r"\\(.)|['\"]", r"\1", word)

@@ -662,8 +662,8 @@ class _Reader(_Starter):
         operator = ""
         targets = Words()
         dropped = line.words.drop_descriptor(node.start_byte)
-        if dropped:
-            self._excused.add(dropped)
+        if dropped and self._words.seen is not None:
+            self._words.seen.discard(dropped)
         self._check_gaps(node.children, touching=False)
         if any(b"\n" in self._data[one.end_byte : other.start_byte] for one, other in pairwise(node.children)):
             raise UnsureError("it has a redirection to the next line")
@@ -714,7 +714,10 @@ class _Reader(_Starter):
         if operator == "<<<":
             return [Redirect("<<<", target + "\n", is_known)]
         if operator == "<<":
-            return [self._document(self._prepared.documents[target], part)]
+            document = self._prepared.documents.get(target)
+            if document is None:
+                raise UnsureError("the end of a here-document cannot be told")
+            return [self._document(document, part)]
         if operator in (">&", "<&") and is_known and (target.rstrip("-").isdigit() or target == "-"):
             return []
         return [Redirect(operator, target, is_known)]
