@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -22,6 +23,9 @@ from sandboxkit.policy import PolicyRule, RuleConstraints
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 SNIPPETS = sorted((DOCS / "snippets").glob("*.py"))
+SHOWN_CHECKS = sorted((DOCS / "snippets").glob("read_*.txt"))
+CONSTRUCT = re.compile(r"^\| .+ \| `(.+)` \| (allow|sandbox|ask|deny) \|$", re.MULTILINE)
+CONSTRUCTS = CONSTRUCT.findall((DOCS / "reference" / "shell-syntax.md").read_text())
 INCLUDE = re.compile(r'--8<-- "docs/snippets/([\w.]+?)(?::\w+)?"')
 
 
@@ -42,6 +46,33 @@ def test_snippet_runs(snippet: Path, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("snippet", SHOWN_CHECKS, ids=lambda path: path.stem)
+def test_a_shown_decision_is_what_is_printed(snippet: Path) -> None:
+    prompt, _, shown = snippet.read_text().partition("\n")
+    dollar, program, *arguments = shlex.split(prompt)
+    assert (dollar, program) == ("$", "sandboxkit")
+    done = subprocess.run(
+        [sys.executable, "-m", "sandboxkit", *arguments],
+        env={**os.environ, "COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == (shown, "")
+
+
+@pytest.mark.parametrize(("command", "action"), CONSTRUCTS)
+def test_a_construct_is_decided_as_the_reference_says(command: str, action: str) -> None:
+    assert str(sandboxkit.ExecPolicy.default().evaluate(command.replace(r"\|", "|")).action) == action
+
+
+def test_the_reference_has_constructs_of_every_action() -> None:
+    page = (DOCS / "reference" / "shell-syntax.md").read_text()
+    assert len(CONSTRUCTS) == len(re.findall(r"^\|.*\| (?:allow|sandbox|ask|deny) \|$", page, re.MULTILINE)) - 1
+    assert {action for _, action in CONSTRUCTS} == {"allow", "sandbox", "ask", "deny"}
 
 
 def test_every_snippet_is_shown_and_every_shown_snippet_exists() -> None:
