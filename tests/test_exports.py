@@ -78,3 +78,21 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     code = f"import sys, sandboxkit; print([name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def _loads(command: str) -> list[str]:
+    """
+    Which of the grammar's packages a fresh interpreter has loaded once it decided about *command*.
+    """
+    code = (
+        "import sys, sandboxkit; "
+        f"assert sandboxkit.ExecPolicy.default().evaluate({command!r}).action.name == 'ALLOW'; "
+        "print(*sorted(name for name in ('tree_sitter', 'tree_sitter_bash') if name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_the_grammar_is_loaded_for_shell_syntax_alone() -> None:
+    assert _loads("ls -la") == []
+    assert _loads("ls | wc") == ["tree_sitter", "tree_sitter_bash"]
