@@ -537,8 +537,8 @@ class _Reader(_Starter):
         if first in ("time", "coproc"):
             # Reserved words too; the grammar takes them for programs.
             rest = [word for word in words.argv[1:] if word not in ("-p", "--")]
-            if not rest:
-                raise UnsureError(f"it has {first!r} in front of nothing")
+            if not rest or (first == "time" and rest[0].startswith("-")):
+                raise UnsureError(f"it has {first!r} in front of nothing, or of an option it does not take")
             for word, literal in zip(words.argv[1:], words.literal[1:], strict=True):
                 if not literal and "=" in word:
                     raise UnsureError(f"it has {first!r} in front of what may be an assignment")
@@ -684,7 +684,7 @@ class _Reader(_Starter):
                 line.reads += range(first, min(first + 1, len(self._found.parts)))
             elif child.is_named and operator:
                 # The grammar takes the words behind the target with it.
-                self._words.into(line.words if targets.argv else targets, child, part)
+                self._words.into(line.words if targets.argv or operator in _CLOSES else targets, child, part)
             else:
                 raise UnsureError("it has a redirection the reader does not know")
         if operator in _CLOSES:
@@ -993,6 +993,12 @@ class _Reader(_Starter):
                 items.append(child)
             elif child.is_named and child.type != "comment":
                 self._words.into(line.words, child, index)
+        if (
+            items
+            and items[-1].children[-1].is_named
+            and b"\n" not in self._data[items[-1].children[-1].end_byte : node.end_byte]
+        ):
+            raise UnsureError("it has an 'esac' that bash takes for a word")
         span = self._span_of(node.start_byte, node.end_byte)
         self._found.parts[index] = SimpleCommand(
             (), span, setting=place.setting, inside=place.inside, outer=place.outer

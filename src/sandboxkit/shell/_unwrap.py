@@ -252,6 +252,8 @@ def _options(part: SimpleCommand, name: str, wrapper: Wrapper) -> _Options | Non
             found.assignments.append(Assignment(assigned[1], assigned[2], known, is_exported=True))
             found.at += 1
             continue
+        if _is_unknown(part, found.at) and found.assignments:
+            break  # no option follows an assignment
         if _is_unknown(part, found.at) and (not operands or _may_be_several(part, found.at)):
             return None if word.startswith("-") or not _surely_operand(part, found.at) else found
         if word == "--":
