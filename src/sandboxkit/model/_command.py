@@ -208,8 +208,8 @@ class Command:
         parts: Every simple command that would run, in the order they begin; those
             within words and behind wrappers too. For an opaque command those that
             could be seen in it, all `Setting.SUSPECT`.
-        opaque: Why the text could not be read to the end, or None. An opaque
-            command runs boxed through bash and is never `allow`.
+        opaque: Why it is not certain what the text means, or None. An opaque command is
+            at least `ask`; once approved it runs boxed through bash.
         unread: True where the text was too long or too deep to be looked at; such a
             command is denied.
         argv: The words to run without any shell, or None where only bash can run it.

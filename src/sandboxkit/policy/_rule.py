@@ -167,16 +167,16 @@ class PolicyRule(_Model):
     """A title for people."""
     prefix: tuple[_Words, ...] | None = None
     """
-    The first words of the command; a list in place of a word holds alternatives. A
-    program without a slash means the one in the trusted directories: rules that ask
-    or deny also take any path that ends in it. A program with a slash is compared as
-    it is written.
+    The first words of a program and its arguments; a list in place of a word holds
+    alternatives. A program without a slash means the one in the trusted directories:
+    rules that ask or deny also take any path that ends in it. A program with a slash is
+    compared as it is written.
     """
     glob: _Pattern | None = None
-    """The whole command as one line; `*` is any characters, `?` one."""
+    """One program with all its words as one line; `*` is any characters, `?` one."""
     regex: _Pattern | None = None
     """
-    The whole command as one line. Linear time: no anchors, look-around or
+    One program with all its words as one line. Linear time: no anchors, look-around or
     back-references. Not in project files.
     """
     action: ActionField
