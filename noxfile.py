@@ -344,7 +344,8 @@ def bench(session: nox.Session) -> None:
     """
     prepare(session)
     session.install(f"{wheel(session)}[all]")
-    session.run("python", "benchmarks/run.py", *(session.posargs or ["--quick"]))
+    for program in ("benchmarks/run.py", "benchmarks/policy.py"):
+        session.run("python", program, *(session.posargs or ["--quick"]))
 
 
 @nox.session

@@ -1,7 +1,7 @@
 """
 What a decision costs, next to the start of a process.
 
-    python benchmarks/policy.py [--json] [--check]
+    python benchmarks/policy.py [--quick] [--json] [--check]
 
 Every command of the test corpora is decided; the memory of a policy is either new for
 each (uncached) or has seen it (cached). Nothing fails on timing unless `--check` is given.
@@ -114,10 +114,11 @@ def main() -> int:
     Runs the benchmark.
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="take fewer rounds")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--check", action="store_true", help="end with 1 where a limit is exceeded")
     options = parser.parse_args()
-    found = benchmark()
+    found = benchmark(rounds=1 if options.quick else 5)
     print(json.dumps(found, indent=2)) if options.json else show(found)
     exceeded = [name for name, limit in LIMITS_US.items() if found["us"][name] > limit]
     exceeded += [name for name in list(WORST)[:3] if found["worst_ms"][name] > LIMIT_WORST_MS]
