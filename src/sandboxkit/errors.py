@@ -8,7 +8,7 @@ builtin, so callers may catch either.
     SandboxError(Exception)
     ├── ShutDownError(RuntimeError)           the library was told to stop
     ├── MissingExtraError(ImportError)        an optional dependency is not installed
-    ├── CommandError(ValueError)              the command cannot be read or run at all
+    ├── CommandError(ValueError)              the command is none, or cannot be run at all
     ├── SpecError(ValueError)                 a spec is wrong; lists every problem
     ├── PolicyError(ValueError)               a rule or rule file is wrong; lists every problem
     │   └── RuleNotFoundError(LookupError)    no rule has that id

@@ -129,8 +129,12 @@ class ExecPolicy:
         """
         What is to be done with *command*, and why. Has no side effects.
 
+        Every program it would start is decided by itself; the strictest counts. Text of
+        which it is not certain what it means is at least `ask`, and text that is too
+        long to be read is denied.
+
         Args:
-            command: Text as for a shell, or a list of words, which no shell reads.
+            command: Text as for bash, or a list of words, which no shell reads.
             context: Where it would run. Without one, relative and home paths count
                 as unknown.
 

@@ -296,7 +296,7 @@ class AutoSandboxRouter:
         nothing.
 
         Raises:
-            CommandError: The command cannot be read.
+            CommandError: The command is empty or larger than the kernel takes.
             SpecError: *cwd* is no directory.
         """
         return self._task(self._request(command, spec=spec, cwd=cwd)).evaluation
@@ -307,7 +307,7 @@ class AutoSandboxRouter:
         nothing; a command that is denied runs nowhere.
 
         Raises:
-            CommandError: The command cannot be read.
+            CommandError: The command is empty or larger than the kernel takes.
             SpecError: *cwd* is no directory.
         """
         evaluation = self.evaluate(command, cwd=cwd)
@@ -339,7 +339,7 @@ class AutoSandboxRouter:
             timeout: Seconds; the smallest of this, the rules' and `limits.wall` counts.
 
         Raises:
-            CommandError: The command cannot be read.
+            CommandError: The command is empty or larger than the kernel takes.
             SpecError: The spec, *cwd* or *timeout* is wrong.
             CommandDeniedError: The policy denies it.
             ApprovalError: The policy asks, and nobody approved.
@@ -379,7 +379,7 @@ class AutoSandboxRouter:
         nothing; a backend may be verified for it.
 
         Raises:
-            CommandError: The command cannot be read.
+            CommandError: The command is empty or larger than the kernel takes.
             SpecError: The spec or *cwd* is wrong.
         """
         task = self._task(self._request(command, spec=spec, cwd=cwd))
