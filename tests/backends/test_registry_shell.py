@@ -25,7 +25,7 @@ HOSTILE = {
 def test_a_text_runs_in_bash_without_start_up_files() -> None:
     path, *options, text = bash_argv("echo 'a  b'")
     assert path in ("/usr/bin/bash", "/bin/bash", "/usr/local/bin/bash")
-    assert (options, text) == (["--noprofile", "--norc", "-c"], "echo 'a  b'")
+    assert (options, text) == (["--noprofile", "--norc", "-c", "--"], "echo 'a  b'")
 
 
 def test_without_bash_a_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,11 +127,26 @@ def _child(node: Node, key: str) -> Node:
 
 def _commands(tree: Node) -> Iterator[Seen]:
     for node in _nodes(tree):
+        if node.get("Type") == "CoprocClause" and "Name" in node:
+            _give_back(node)
         # Only statements have both; a case item, for one, has a position alone.
         if "Cmd" in node or "Redirs" in node:
             found = _statement(node)
             if found != Seen():
                 yield found
+
+
+def _give_back(coproc: Node) -> None:
+    """
+    Makes the name of a coprocess the program again where no compound command follows:
+    there bash knows no name, and shfmt does.
+    """
+    command = _child(_child(coproc, "Stmt"), "Cmd")
+    while command.get("Type") == "BinaryCmd":
+        command = _child(_child(command, "X"), "Cmd")
+    if command.get("Type") == "CallExpr":
+        assigns = [{"Parts": [{"Type": "ParamExp"}]}] if command.pop("Assigns", None) else []
+        command["Args"] = [coproc["Name"], *assigns, *_children(command, "Args")]
 
 
 def _statement(node: Node) -> Seen:

@@ -122,6 +122,13 @@ def test_redirections_and_assignments() -> None:
     assert seen("a (") is None
 
 
+@needs_shfmt
+def test_a_coprocess_of_a_simple_command_has_no_name() -> None:
+    assert seen("coproc p a | q") == [Seen(("p", "a")), Seen(("q",))]
+    assert seen("coproc p A=1 b") == [Seen(("p", None, "b"))]
+    assert seen("coproc p { a; }") == [Seen(("a",))]
+
+
 def part(*argv: str, doubts: dict[int, Unknown] | None = None, setting: Setting = Setting.NONE) -> SimpleCommand:
     return SimpleCommand(argv, unknown=tuple((doubts or {}).items()), setting=setting)
 

@@ -147,7 +147,7 @@ OPTIONS = [
     ("env --s='a b'", ["a b"]),
     ("env --default-signal=PIPE a", ["a"]),
     ("env -u A B=1 -- a -x", ["export B=1 a -x"]),
-    ("env A=1 $x a", ["export A=1 <…:words> a"]),
+    ("time A=1 $x a", ["A=1 <…:words> a"]),
     ("sudo -A -k --user root a", ["a"]),
     ("setarch x86_64 -R a", ["a"]),
     ("setarch -R a", ["a"]),

@@ -32,7 +32,7 @@ def bash_argv(text: str) -> tuple[str, ...]:
     Raises:
         ProgramNotFoundError: This machine has no bash where one is trusted.
     """
-    return (_bash(), "--noprofile", "--norc", "-c", text)
+    return (_bash(), "--noprofile", "--norc", "-c", "--", text)
 
 
 def _bash() -> str:

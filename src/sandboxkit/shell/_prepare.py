@@ -19,11 +19,12 @@ _AFTER_DELIMITER = frozenset(("", *" \t\n;&|<>()"))
 _BEFORE_COMMENT = frozenset(" \t\n;&|()<>")
 _MAX_DOCUMENTS = 20
 _LOOK_BACK = 40
+_GOES_ON = re.compile(r"(?:^|[;&|({\n]|(?:^|[\s;&|])(?:then|do|else|elif|in|if|while|until|!|time))[ \t]*$|\)[ \t]*$")
 _BEGINS = re.compile(r"(?:^|[;&|({\n]|(?:^|[\s;&|])(?:then|do|else|elif|if|while|until|!|time(?:[ \t]+-p)?))[ \t]*$")
 _SUBSTITUTION = re.compile(r"[$<>]\([ \t]*$")
 _KEYWORD = re.compile(
-    r"(?:time(?:[ \t]+-p)?|coproc(?:[ \t]+[A-Za-z_]\w*)?|!)[ \t]+"
-    r"(?=[({]|[^\s;&|<>()'\"\\$`]+[ \t]*\([ \t]*\)|\[\[[ \t]|(?:if|for|while|until|case|select|function|time|!|coproc)[ \t(])"
+    r"(?:time(?:[ \t]+-p)?|!)[ \t]+(?=\S)(?![A-Za-z_]\w*\+?=\()|coproc(?:[ \t]+[A-Za-z_]\w*)?[ \t]+"
+    r"(?=[({]|\[\[[ \t]|(?:if|for|while|until|case|select|function|time|!|coproc)[ \t(])"
 )
 _OPENERS = {"$((": "arithmetic", "$(": "command", "${": "braces", "<(": "command", ">(": "command"}
 
@@ -79,7 +80,7 @@ class Prepared:
         return self._originals[nearest] + place - self._places[nearest]
 
 
-def prepare(text: str, *, without_keywords: bool = False) -> Prepared:
+def prepare(text: str, *, simpler: bool = False) -> Prepared:
     """
     *text* without backslash-newlines and here-documents, and with simpler operators.
 
@@ -88,9 +89,9 @@ def prepare(text: str, *, without_keywords: bool = False) -> Prepared:
 
     Args:
         text: The text.
-        without_keywords: Also takes away `time`, `coproc` and `!` in front of compound
-            commands, where the grammar does not know them. What they stand in front
-            of runs all the same.
+        simpler: Also takes away `time`, `!` and `coproc` in places where the grammar does
+            not know them, as what they stand in front of runs all the same; and ends
+            lines with a semicolon, as it joins some that it should not.
 
     Raises:
         UnsureError: It cannot be told where a quote or here-document ends.
@@ -98,9 +99,9 @@ def prepare(text: str, *, without_keywords: bool = False) -> Prepared:
 
     Source: bash(1), "Escape Character" and "Here Documents".
     """
-    if not without_keywords and "\\\n" not in text and "<<" not in text and "<>" not in text:
+    if not simpler and "\\\n" not in text and "<<" not in text and "<>" not in text:
         return Prepared(text)
-    return _Pass(text, without_keywords=without_keywords).run()
+    return _Pass(text, simpler=simpler).run()
 
 
 @dataclass(slots=True)
@@ -116,9 +117,9 @@ class _Waiting:
 
 
 class _Pass:
-    def __init__(self, text: str, *, without_keywords: bool) -> None:
+    def __init__(self, text: str, *, simpler: bool) -> None:
         self._text = text
-        self._without_keywords = without_keywords
+        self._simpler = simpler
         self._at = 0
         self._done: list[str] = []
         self._length = 0
@@ -189,7 +190,15 @@ class _Pass:
             self._operator("<>", ">")
         elif char == "\n" and self._waiting:
             self._bodies()
-        elif self._without_keywords and char in "tc!" and (keyword := self._keyword()):
+        elif (
+            char == "\n"
+            and self._simpler
+            and inside == "command"
+            and not _GOES_ON.search(text, max(0, at - _LOOK_BACK), at)
+        ):
+            self._leave_out(at, at, ";")
+            self._at = at + 1
+        elif self._simpler and char in "tc!" and (keyword := self._keyword()):
             # A blank stays: without it two brackets would become one.
             self._leave_out(at, keyword, " ")
         else:

@@ -204,11 +204,31 @@ class _Starter:
             function=part.function,
             cwd=inner.cwd or (None if int.__and__(inner.setting, Setting.REMOTE) else part.cwd),
         )
+        started = self._with_declared(started)
         self._found.parts[index] = started
         if not inner.argv:
             for assignment in inner.assignments:
                 self._found.variables.set(assignment.name, assignment.value)
         self.start(index, started, place)
+
+    def _with_declared(self, part: SimpleCommand) -> SimpleCommand:
+        """
+        *part* with what it assigns where `export` and the like stand behind a keyword or
+        wrapper, so that the grammar takes them for programs.
+        """
+        if part.assignments or part.program not in _DECLARES:
+            return part
+        exported = part.program == "export" or any(word.startswith("-") and "x" in word for word in part.argv[1:])
+        unknown = {index for index, _ in part.unknown}
+        assignments = []
+        for index, word in enumerate(part.argv[1:], 1):
+            name, assigned, value = word.partition("=")
+            if assigned and name.rstrip("+").isidentifier():
+                assignments.append(Assignment(name.rstrip("+"), value, index not in unknown, exported))
+                self._found.variables.set(name.rstrip("+"), value, appends=name.endswith("+"))
+        if part.argv[1:2] == ("-n",):
+            self._found.variables.references.update((each.name, each.value) for each in assignments)
+        return replace(part, assignments=tuple(assignments)) if assignments else part
 
     def _text(self, part: SimpleCommand, inner: Inner, place: _Place, span: _Span | None) -> None:
         text, span = inner.text or "", span or part.span or (0, 0)
@@ -294,10 +314,10 @@ class _Reader(_Starter):
         try:
             self._read(prepare(text))
         except UnsureError:
-            if not _KEYWORDS.search(text):
+            if not _KEYWORDS.search(text) and not ("\n" in text and "|" in text):
                 raise
             del self._found.parts[first:]
-            self._read(prepare(text, without_keywords=True))
+            self._read(prepare(text, simpler=True))
 
     def _read(self, prepared: Prepared) -> None:
         children = self._tree(prepared).children
@@ -518,6 +538,7 @@ class _Reader(_Starter):
             function=place.function,
             cwd=self._cwd,
         )
+        part = self._with_declared(part)
         self._found.parts[index] = part
         if part.argv:
             self._check_keywords(words)
@@ -737,7 +758,11 @@ class _Reader(_Starter):
 
     def _expand(self, body: str, part: int, span: _Span) -> None:
         reader = _Reader(self._found, self._inside(part), span=self._span or span, cwd=self._cwd)
-        reader.read_document(body)
+        try:
+            reader.read_document(body)
+        except UnsureError:
+            read_roughly(body, self._found, self._inside(part), self._span or span)
+            raise
 
     def _substitute(self, node: Node, part: int) -> str | None:
         first, cwd, place = len(self._found.parts), self._cwd, self._inside(part)

@@ -15,13 +15,15 @@ __all__ = ["suspects"]
 _MAX = 100
 _BREAK = re.compile(r"\$\(|[;&|\n(){}`]|\bdo\b|\bthen\b|\belse\b")
 _QUOTES = re.compile(r"[\"'\\\r]")
+_WRITTEN = re.compile(r"(?:<>|>>|>\||>)&?\s*([^\s;&|<>()]+)")
 _UNSEEN = re.compile(r"[^\x20-\x7e]")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=\S*")
 
 
 def suspects(text: str) -> Iterator[tuple[tuple[str, ...], tuple[int, int], bool]]:
     """
-    The words, and the place, of everything in *text* that may be a command: quotes,
+    The words, and the place, of everything in *text* that may be a command, with `tee`
+    for what may be written to: quotes,
     backslashes and invisible characters taken away, cut at every operator; and whether
     the one before may be piped into it.
     """
@@ -30,6 +32,8 @@ def suspects(text: str) -> Iterator[tuple[tuple[str, ...], tuple[int, int], bool
         words = _UNSEEN.sub("", _QUOTES.sub("", text[begin:end])).split()
         while words and (_ASSIGNMENT.fullmatch(words[0]) or words[0] in ("!", "time", "if", "while", "until")):
             words.pop(0)
+        for target in _WRITTEN.findall(text, begin, end):
+            yield ("tee", _QUOTES.sub("", target)), (begin, end), False
         if words:
             yield tuple(words), (begin, end), piped
             count += 1

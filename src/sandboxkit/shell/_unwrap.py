@@ -252,7 +252,7 @@ def _options(part: SimpleCommand, name: str, wrapper: Wrapper) -> _Options | Non
             found.assignments.append(Assignment(assigned[1], assigned[2], known, is_exported=True))
             found.at += 1
             continue
-        if _is_unknown(part, found.at) and found.assignments:
+        if _is_unknown(part, found.at) and found.assignments and name in ("time", "coproc"):
             break  # no option follows an assignment
         if _is_unknown(part, found.at) and (not operands or _may_be_several(part, found.at)):
             return None if word.startswith("-") or not _surely_operand(part, found.at) else found
@@ -533,7 +533,7 @@ def _find(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     at = 1
     while at < len(part.argv):
         if part.argv[at] in _FIND_STARTS:
-            inner = _until(part, at + 1, (";", "+"))
+            inner = _until(part, at + 1, (";", "+"), appends=False)
             at = inner.end
             if inner.argv:
                 commands.append(inner)
@@ -553,21 +553,21 @@ def _fd(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
         if found:
             attached = part.argv[at - 1][found.end() :]
             begun = replace(part, argv=(*part.argv[: at - 1], attached, *part.argv[at:]))
-            inner = _until(begun, at - 1, (";",)) if attached else _until(part, at, (";",))
+            inner = _until(begun, at - 1, (";",), appends=True) if attached else _until(part, at, (";",), appends=True)
             at = inner.end + 1
             if inner.argv:
                 commands.append(inner)
     return Carried(commands, commands[0].start) if commands else None
 
 
-def _until(part: SimpleCommand, start: int, ends: tuple[str, ...]) -> Inner:
+def _until(part: SimpleCommand, start: int, ends: tuple[str, ...], *, appends: bool) -> Inner:
     end = next((at for at in range(start, len(part.argv)) if _ends(part.argv, at, ends)), len(part.argv))
     unknown = {index - start: doubt for index, doubt in part.unknown if start <= index < end}
     for index, word in enumerate(part.argv[start:end]):
         if "{" in word and "}" in word:
             unknown[index] = Unknown(Doubt.WORDS, word[: word.index("{")], is_output=True)
     argv = part.argv[start:end]
-    if "{}" not in argv:
+    if appends and "{}" not in argv:
         unknown.setdefault(len(argv), Unknown(Doubt.WORDS, is_output=True))
         argv = (*argv, UNKNOWN) if argv else ()
     return Inner(argv, tuple(sorted(unknown.items())), start, end=end)
