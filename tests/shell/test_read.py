@@ -283,7 +283,6 @@ EXPANDING_DOCUMENTS = [
     ("a <<E\n${x:-$(b)}\nE", ["b"]),
     ("a <<-E\n\t$(b)\n\tE", ["b"]),
     ("a <<'E'\n$(b)\nE", []),
-    ("a <<E\n\\$(b)\nE", []),
     ("a <<E <<'F' <<G; h\n$(b)\nE\n$(c)\nF\n$(d)\nG\n", ["b", "d"]),
 ]
 

@@ -147,7 +147,7 @@ OPTIONS = [
     ("env --s='a b'", ["a b"]),
     ("env --default-signal=PIPE a", ["a"]),
     ("env -u A B=1 -- a -x", ["export B=1 a -x"]),
-    ("time A=1 $x a", ["A=1 <…:words> a"]),
+    ("time A=1 $x a", ["export A=1 <…:words> a"]),
     ("sudo -A -k --user root a", ["a"]),
     ("setarch x86_64 -R a", ["a"]),
     ("setarch -R a", ["a"]),
@@ -181,7 +181,7 @@ XARGS = [
 FIND = [
     ("find . -exec a {} \\;", ["a <{}:words>"]),
     ("find . -exec a {} +", ["a <{}:words>"]),
-    ("find . -exec a \\; -execdir b {} \\; -ok c \\;", ["a <…:words>", "b <{}:words>", "c <…:words>"]),
+    ("find . -exec a \\; -execdir b {} \\; -ok c \\;", ["a", "b <{}:words>", "c"]),
     ("find . -name x -delete", []),
     ("find . -exec sh -c 'a \"$1\"' _ {} \\;", ["sh -c 'a \"$1\"' _ <{}:words>", "a <{}:value> [foreign]"]),
     ("find . -exec", []),
