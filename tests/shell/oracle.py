@@ -127,7 +127,7 @@ def _child(node: Node, key: str) -> Node:
 
 def _commands(tree: Node) -> Iterator[Seen]:
     for node in _nodes(tree):
-        if node.get("Type") == "CoprocClause" and "Name" in node:
+        if node.get("Type") == "CoprocClause":
             _give_back(node)
         # Only statements have both; a case item, for one, has a position alone.
         if "Cmd" in node or "Redirs" in node:
@@ -138,15 +138,29 @@ def _commands(tree: Node) -> Iterator[Seen]:
 
 def _give_back(coproc: Node) -> None:
     """
-    Makes the name of a coprocess the program again where no compound command follows:
-    there bash knows no name, and shfmt does.
+    Makes words of a simple command what shfmt takes for a coprocess's name, and for
+    assignments although they stand behind the program.
     """
     command = _child(_child(coproc, "Stmt"), "Cmd")
     while command.get("Type") == "BinaryCmd":
         command = _child(_child(command, "X"), "Cmd")
-    if command.get("Type") == "CallExpr":
-        assigns = [{"Parts": [{"Type": "ParamExp"}]}] if command.pop("Assigns", None) else []
-        command["Args"] = [coproc["Name"], *assigns, *_children(command, "Args")]
+    if command.get("Type") != "CallExpr":
+        return
+    name = _child(coproc, "Name")
+    is_program = name and "=" not in (_literal(name) or "=")
+    words = [*([name] if is_program else []), *_children(command, "Args")]
+    assigns = _children(command, "Assigns")
+    if words and assigns and _offset(assigns[0]) > _offset(words[0]):
+        words.insert(1, {"Parts": [{"Type": "ParamExp"}]})
+        del command["Assigns"]
+    command["Args"] = words
+
+
+def _offset(node: object) -> int:
+    assert isinstance(node, dict)
+    offset = _child(node, "Pos").get("Offset", 0)
+    assert isinstance(offset, int)
+    return offset
 
 
 def _statement(node: Node) -> Seen:
