@@ -59,6 +59,8 @@ def printed(argv: tuple[str, ...]) -> Output | None:
     """
     What `echo` or `printf` with these words prints, or None for other commands.
     """
+    if argv and argv[0] in ("which", "command", "type", "true", ":"):
+        return _found(argv)
     if not argv or argv[0] not in ("echo", "printf"):
         return None
     words = list(argv[1:])
@@ -69,6 +71,16 @@ def printed(argv: tuple[str, ...]) -> Output | None:
     if not words or words[0] == "-v":
         return Output("", is_known=True)
     return _formatted(words)
+
+
+def _found(argv: tuple[str, ...]) -> Output | None:
+    """
+    What a look for a program prints, as far as its name matters.
+    """
+    if argv[0] in ("true", ":"):
+        return Output("", is_known=True)
+    looks = argv[0] == "which" or argv[1:2] in (("-v",), ("-p",), ("-P",))
+    return Output(argv[-1], is_known=False) if looks and len(argv) > 1 else None
 
 
 def _echoed(words: list[str]) -> Output:

@@ -18,6 +18,7 @@ _BLANKS = re.compile(r"[ \t]+")
 _PLAIN = re.compile(r"(?:[^ \t\n;&|<>()'\"\\$`]|\\.|'[^']*')+", re.DOTALL)
 _OPERATOR = re.compile(r"&>>|&>|&&|&|\|\||\|&|\||;;&|;&|;;|;|<<<|<<-?|<&|<>|<\(|<|>>|>&|>\||>\(|>|\(\(|\(|\)|\n")
 _ANSI_C = re.compile(r"(?:[^'\\]|\\.)*'", re.DOTALL)
+_SIMPLE = re.compile(r"[ \t]*([A-Za-z0-9_./,@%+:~^-]+)(?=[ \t;&|\n)]|$)")
 _DESCRIPTOR = re.compile(r"\d+|\{[A-Za-z_]\w*\}")
 _ARRAY = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
 _IN_QUOTES = re.compile(r"[^\"\\$`]+|\\.", re.DOTALL)
@@ -25,6 +26,7 @@ _IN_BRACES = re.compile(r"[^'\"\\$`{}]+|\\.", re.DOTALL)
 _IN_ARITHMETIC = re.compile(r"[^'\"\\$`()\[\]]+|\\.", re.DOTALL)
 _TICKED = re.compile(r"(?:[^`\\]|\\.)*`", re.DOTALL)
 _BEFORE_COMMAND = frozenset(("if", "then", "else", "elif", "do", "while", "until", "!", "{", "time", "-p", "coproc"))
+_TELLING = _BEFORE_COMMAND | {"case", "esac", "in", "[["}
 _UNCLOSED = "a quote or bracket is not closed"
 
 
@@ -66,7 +68,14 @@ class Lexer:
         text, length = self._text, len(self._text)
         begins, is_ticked, cases = True, self._is_ticked, 0
         self._is_ticked = closer == "`"
+        words = self.optional if self._is_optional else self.words
         while self._at < length:
+            found = _SIMPLE.match(text, self._at)
+            if found and found[1] not in _TELLING:
+                words.add(found.span(1))
+                self._at = found.end()
+                begins = False
+                continue
             char = text[self._at]
             if char == " " or char == "\t":
                 self._at = _BLANKS.match(text, self._at).end()  # type: ignore[union-attr]  # it begins with one

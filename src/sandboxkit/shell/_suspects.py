@@ -16,6 +16,8 @@ _MAX = 100
 _BREAK = re.compile(r"\$\(|[;&|\n(){}`]|\bdo\b|\bthen\b|\belse\b")
 _QUOTES = re.compile(r"[\"'\\\r]")
 _WRITTEN = re.compile(r"(?:<>|>>|>\||>)&?\s*([^\s;&|<>()]+)")
+_BLANK = re.compile(r"\$(?:IFS\b|\{IFS\})")
+_NOTHING = re.compile(r"\$[@*1-9]|\$\{[@*1-9]\}|\$\(\)|``")
 _UNSEEN = re.compile(r"[^\x20-\x7e]")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=\S*")
 
@@ -29,7 +31,12 @@ def suspects(text: str) -> Iterator[tuple[tuple[str, ...], tuple[int, int], bool
     """
     begin, count, piped = 0, 0, False
     for end, after in [*((found.start(), found.end()) for found in _BREAK.finditer(text)), (len(text), len(text))]:
-        words = _UNSEEN.sub("", _QUOTES.sub("", text[begin:end])).split()
+        piece = _QUOTES.sub("", text[begin:end])
+        piece = _NOTHING.sub("", _BLANK.sub(" ", piece)) if "$" in piece or "`" in piece else piece
+        words = _UNSEEN.sub("", piece).split()
+        if words and "," in words[0]:
+            # What a brace stood before and behind.
+            words[:1] = [word for word in words[0].split(",") if word]
         while words and (_ASSIGNMENT.fullmatch(words[0]) or words[0] in ("!", "time", "if", "while", "until")):
             words.pop(0)
         for target in _WRITTEN.findall(text, begin, end):

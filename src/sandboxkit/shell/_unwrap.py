@@ -20,6 +20,10 @@ __all__ = ["Carried", "Inner", "Stdin", "carried", "starts_others"]
 _VERSION = re.compile(r"[-.0-9]+$")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\(\)|%%|\[.*?\])?)\+?=(.*)", re.DOTALL)
 _STRINGS = re.compile(r"\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`((?:[^`\\\n]|\\.)*)`")
+_STARTS = re.compile(r"system|exec|popen|spawn|\brun\b|call|check_|output|shell|\bqx\b|`|%x|\||Process|child_|eval|open3|subprocess|\bos\.|ssh", re.IGNORECASE)
+"""
+Code without any of these starts no program.
+"""
 _NEEDS_SHELL = re.compile(r"[\s;&|<>()`$]")
 _STDIN_READERS = frozenset(("at", "batch"))
 _GIT_CARRIES = re.compile(r"=|ext::|[a-z]\.[a-z]| -x|--exec|-filter|foreach")
@@ -30,6 +34,16 @@ _FD_STARTS = re.compile(r"-[A-WYZa-wyz]*[xX]=?|--exec(?:-batch)?(?:=|$)")
 _SSH_COMMANDS = re.compile(r"(?:-o)?\s*(?:Proxy|Local|KnownHosts)Command\s*[= ]\s*(.*)", re.DOTALL | re.IGNORECASE)
 _MAX_STRINGS = 20
 _MAX_TAILS = 4
+_MAX_RUNNER = 12
+_RUNNERS = frozenset(
+    """
+    poetry uv pipenv hatch pdm rye npx npm yarn pnpm pnpx bun bunx bundle conda mamba micromamba pixi mise asdf rbenv pyenv nodenv
+    direnv aws-vault op doppler dotenv hyperfine perf valgrind rlwrap torsocks torify proxychains proxychains4 dbus-launch xvfb-run
+    sem nocache chpst start-stop-daemon daemonize daemon cpulimit prlimit choom firejail bwrap gdb lldb tmux screen nix nix-shell
+    nix-env nvm expect rr ld.so ld-linux.so ld-linux-x86-64.so ld-linux-aarch64.so numactl chronic ts tsp pueue runcon sandbox-exec
+    setcap numad sshpass vim nvim vi ex emacs man sort less rsync tar zip
+    """.split()
+)
 _ANYTHING = ((0, Unknown(Doubt.WORDS)),)
 
 
@@ -639,6 +653,8 @@ def _code(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
 
 
 def _strings(code: str) -> Iterator[Inner]:
+    if not _STARTS.search(code):
+        return
     strings = [next(filter(None, found), "") for found in _STRINGS.findall(code)][:_MAX_STRINGS]
     for text in strings:
         text = re.sub(r"\\(.)", r"\1", text)
@@ -648,6 +664,17 @@ def _strings(code: str) -> Iterator[Inner]:
     # The first of them may be the name of a module or function.
     for start in range(min(len(words) - 1, _MAX_TAILS)):
         yield Inner(words[start:], setting=Setting.SUSPECT)
+
+
+def _runner(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
+    """
+    A program that starts another one somewhere among its words: every tail that may be
+    the command, and every word that may be text for a shell, is looked at.
+    """
+    argv = part.argv
+    tails = [_tail(part, at, setting=Setting.SUSPECT) for at in range(1, min(len(argv) - 1, _MAX_RUNNER))]
+    texts = [Inner(text=word.lstrip("!"), setting=Setting.SUSPECT) for word in argv[1:_MAX_RUNNER] if " " in word]
+    return Carried([*texts, *(tail for tail in tails if not tail.argv[0].startswith("-"))], None)
 
 
 def _stdin_text(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
@@ -679,6 +706,7 @@ _READERS: dict[str, Callable[[SimpleCommand, Stdin | None], Carried | None]] = {
         ),
         _names,
     ),
+    **dict.fromkeys(_RUNNERS, _runner),
     **dict.fromkeys(("docker", "podman", "nerdctl", "kubectl", "oc", "docker-compose", "lxc", "crictl"), _container),
     "eval": _eval,
     "mapfile": _callback,

@@ -21,6 +21,8 @@ _RUN = re.compile(r"[A-Za-z0-9_./:,@%+=-]+")
 Characters that mean themselves wherever they stand.
 """
 
+_COMPOUND = re.compile(r"[;|&<>$`()\n]")
+_QUOTES = re.compile(r"['\"\\]")
 _META = frozenset("\n|&;()<>$`*?")
 
 
@@ -62,6 +64,8 @@ def words(text: str) -> tuple[str, ...] | None:
 
     Source: bash(1), "QUOTING" and "SHELL GRAMMAR".
     """
+    if _COMPOUND.search(text) and not _QUOTES.search(text):
+        return None
     try:
         found = tuple(text.split(" ")) if _EASY.fullmatch(text) else _read(text)
     except _NotPlainError:
