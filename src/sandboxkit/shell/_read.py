@@ -953,10 +953,9 @@ class _Reader(_Starter):
         body = [child for child in rest if child.type == "do_group"]
         last = self._statements(condition, place)
         parts = [self._found.parts[index] for index in last]
-        if keyword.type == "while" and all(part.argv in _ALWAYS for part in parts):
-            inner = body[0].children if body else []
-            if len(inner) > 2 and inner[-2].type == "&":
-                place = place.with_setting(Setting.ENDLESS)
+        always = _ALWAYS if keyword.type == "while" else _NEVER
+        if all(part.argv in always for part in parts):
+            place = _endless(place, body)
         return last + self._statements(body, place)
 
     def _do_group(self, node: Node, place: _Place) -> tuple[int, ...]:
@@ -1007,6 +1006,9 @@ class _Reader(_Starter):
             elif child.type not in ("for", "((", "))", ";", ",", "\n"):
                 raise UnsureError(f"it has {child.type!r} where the reader does not expect it")
         self._add(index, node, line, place)
+        semicolons = [number for number, child in enumerate(node.children) if child.type == ";"]
+        if len(semicolons) > 1 and semicolons[0] + 1 == semicolons[1]:
+            place = _endless(place, body)
         return self._statements(body, place)
 
     def _case(self, node: Node, place: _Place) -> tuple[int, ...]:
@@ -1090,6 +1092,7 @@ _EXPRESSIONS = frozenset(
 _OPENING = frozenset(("if", "then", "elif", "else"))
 _COMPOUND_WORDS = frozenset(("if", "then", "elif", "else", "fi", ";", "\n", "&"))
 _ALWAYS = frozenset(((":",), ("true",), ("[", "1", "]"), ("[[", "1", "]]")))
+_NEVER = (("false",),)
 _NO_WORDS = frozenset(
     ("file_redirect", "file_descriptor", "comment", "do_group", "variable_name", "subscript", "array")
 )
@@ -1146,6 +1149,14 @@ def _positional(argv: tuple[str, ...]) -> tuple[str, ...] | None:
             return argv[at + 1 :]
         at += 2 if argv[at][1:].endswith("o") else 1
     return argv[at:] or None
+
+
+def _endless(place: _Place, body: Sequence[Node]) -> _Place:
+    """
+    *place* for the *body* of a loop without end, which starts processes without waiting.
+    """
+    inner = body[0].children if body else []
+    return place.with_setting(Setting.ENDLESS) if len(inner) > 2 and inner[-2].type == "&" else place
 
 
 def _filled(nodes: Sequence[Node]) -> Sequence[Node]:

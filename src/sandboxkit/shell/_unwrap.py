@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sandboxkit.model import PIPES, UNKNOWN, Assignment, Doubt, Setting, SimpleCommand, Unknown
@@ -20,7 +21,10 @@ __all__ = ["Carried", "Inner", "Stdin", "carried", "starts_others"]
 _VERSION = re.compile(r"[-.0-9]+$")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\(\)|%%|\[.*?\])?)\+?=(.*)", re.DOTALL)
 _STRINGS = re.compile(r"\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`((?:[^`\\\n]|\\.)*)`")
-_STARTS = re.compile(r"system|exec|popen|spawn|\brun\b|call|check_|output|shell|\bqx\b|`|%x|\||Process|child_|eval|open3|subprocess|\bos\.|ssh", re.IGNORECASE)
+_STARTS = re.compile(
+    r"system|exec|popen|spawn|\brun\b|call|check_|output|shell|\bqx\b|`|%x|\||Process|child_|eval|open3|subprocess|\bos\.|ssh",
+    re.IGNORECASE,
+)
 """
 Code without any of these starts no program.
 """
@@ -35,13 +39,15 @@ _SSH_COMMANDS = re.compile(r"(?:-o)?\s*(?:Proxy|Local|KnownHosts)Command\s*[= ]\
 _MAX_STRINGS = 20
 _MAX_TAILS = 4
 _MAX_RUNNER = 12
+_TEXT_RUNNERS = frozenset(("tmux", "screen", "hyperfine", "sem"))
+_TEXT_OPTIONS = frozenset(("-c", "--call", "--run", "--command", "-ex", "--eval-command", "--eval"))
 _RUNNERS = frozenset(
     """
     poetry uv pipenv hatch pdm rye npx npm yarn pnpm pnpx bun bunx bundle conda mamba micromamba pixi mise asdf rbenv pyenv nodenv
     direnv aws-vault op doppler dotenv hyperfine perf valgrind rlwrap torsocks torify proxychains proxychains4 dbus-launch xvfb-run
     sem nocache chpst start-stop-daemon daemonize daemon cpulimit prlimit choom firejail bwrap gdb lldb tmux screen nix nix-shell
     nix-env nvm expect rr ld.so ld-linux.so ld-linux-x86-64.so ld-linux-aarch64.so numactl chronic ts tsp pueue runcon sandbox-exec
-    setcap numad sshpass vim nvim vi ex emacs man sort less rsync tar zip
+    sshpass vim nvim vi ex
     """.split()
 )
 _ANYTHING = ((0, Unknown(Doubt.WORDS)),)
@@ -649,12 +655,12 @@ def _code(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
         codes += [word for word in words if not word.startswith("-")][:1]
     if stdin is not None and not codes:
         codes = [stdin.text]
+    # What it prints may be what another program of the pipeline executes.
+    codes = [code for code in codes if part.stands(Setting.PIPELINE) or _STARTS.search(code)]
     return Carried([inner for code in codes for inner in _strings(code)], None) if codes else None
 
 
 def _strings(code: str) -> Iterator[Inner]:
-    if not _STARTS.search(code):
-        return
     strings = [next(filter(None, found), "") for found in _STRINGS.findall(code)][:_MAX_STRINGS]
     for text in strings:
         text = re.sub(r"\\(.)", r"\1", text)
@@ -673,7 +679,13 @@ def _runner(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     """
     argv = part.argv
     tails = [_tail(part, at, setting=Setting.SUSPECT) for at in range(1, min(len(argv) - 1, _MAX_RUNNER))]
-    texts = [Inner(text=word.lstrip("!"), setting=Setting.SUSPECT) for word in argv[1:_MAX_RUNNER] if " " in word]
+    takes_text = _name(argv[0]) in _TEXT_RUNNERS
+    words = [
+        word.removeprefix("!").removeprefix("shell ").removeprefix("spawn ")
+        for before, word in pairwise(argv[:_MAX_RUNNER])
+        if " " in word and (takes_text or before in _TEXT_OPTIONS)
+    ]
+    texts = [Inner(text=word, setting=Setting.SUSPECT) for word in words]
     return Carried([*texts, *(tail for tail in tails if not tail.argv[0].startswith("-"))], None)
 
 

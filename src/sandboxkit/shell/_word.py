@@ -45,6 +45,7 @@ _NUMERIC = frozenset("#?$!")
 _LISTS = frozenset("@*")
 _SINGLE_QUOTES = frozenset(("raw_string", "ansi_c_string"))
 _MAX_WORDS = 2000
+_SECRET = re.compile(r"SECRET|TOKEN|PASSW|PASSPHRASE|API_?KEY|PRIVATE_?KEY|ACCESS_?KEY|CREDENTIAL|_PWD$", re.IGNORECASE)
 
 # Node kinds that may stand in a word, or in an arithmetic expression.
 _ARITHMETIC = frozenset(
@@ -149,6 +150,7 @@ class _Word:
     vanishes: bool = False
     is_directory: bool = False
     printed: str | None = None
+    is_secret: bool = False
 
     def doubts(self, doubt: Doubt, *, is_output: bool = False) -> None:
         if self.doubt is None:
@@ -409,6 +411,8 @@ class WordReader:
             word.text, word.is_directory = ".", True
             return
         is_list = name in _LISTS
+        if not self._variables.get(name) and _SECRET.search(name):
+            word.is_secret = True
         word.doubts(Doubt.WORDS if is_list or (not quoted and name not in _NUMERIC) else Doubt.VALUE)
         self._guess(word, self._variables.get(name), quoted=quoted and not is_list)
 
@@ -449,6 +453,8 @@ class WordReader:
                 self._parameter(word, name, quoted=quoted)
             return
         word.doubts(Doubt.WORDS if is_list or not quoted else Doubt.VALUE)
+        if sign != "#" and operator not in (":+", "+") and _SECRET.search(name):
+            word.is_secret = True
         self._modified(word, name, inner, part, quoted=quoted)
 
     def name(self, node: Node, part: int) -> tuple[str, bool]:
@@ -606,4 +612,4 @@ def _unknown(word: _Word, piece: str, *, is_first: bool) -> Unknown | None:
     in_known = _PATTERN.search(known)
     known = known[: in_known.start()] if in_known else known
     known = "" if "{" in known or SPLIT in known else unmasked(known)
-    return Unknown(max(word.doubt, Doubt.PATTERN), known, word.is_output, word.printed)
+    return Unknown(max(word.doubt, Doubt.PATTERN), known, word.is_output, word.printed, word.is_secret)

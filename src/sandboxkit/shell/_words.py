@@ -22,7 +22,7 @@ Characters that mean themselves wherever they stand.
 """
 
 _COMPOUND = re.compile(r"[;|&<>$`()\n]")
-_QUOTES = re.compile(r"['\"\\]")
+_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\$`]|\\.)*\"|\\.", re.DOTALL)
 _META = frozenset("\n|&;()<>$`*?")
 
 
@@ -64,7 +64,7 @@ def words(text: str) -> tuple[str, ...] | None:
 
     Source: bash(1), "QUOTING" and "SHELL GRAMMAR".
     """
-    if _COMPOUND.search(text) and not _QUOTES.search(text):
+    if _COMPOUND.search(_QUOTED.sub("", text)):
         return None
     try:
         found = tuple(text.split(" ")) if _EASY.fullmatch(text) else _read(text)
