@@ -45,12 +45,14 @@ class Unknown:
             is not empty and no `-` at its beginning, the word cannot be an option.
         is_output: Whether a command's output is part of it.
         printed: What that command prints, where the text says it.
+        is_secret: Whether a variable is part of it whose name says that it holds a secret.
     """
 
     doubt: Doubt
     known: str = ""
     is_output: bool = False
     printed: str | None = None
+    is_secret: bool = False
 
 
 class Setting(IntFlag):

@@ -39,6 +39,7 @@ __all__ = ["decide"]
 
 _NOWHERE = EvaluationContext()
 _SOME_FILE = Unknown(Doubt.VALUE)
+_COMPARES = frozenset(("test", "[", "[[", ":"))
 _NOT_FILES = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/full", "/dev/tty"))
 
 
@@ -283,6 +284,12 @@ def _adjusted(part: SimpleCommand, verdicts: Sequence[_Verdict]) -> tuple[Policy
             action = verdict.action
     if part.is_dynamic and action < PolicyAction.ASK:
         return PolicyAction.ASK, "only the shell will know which program it starts"
+    if (
+        action < PolicyAction.ASK
+        and part.program not in _COMPARES
+        and any(doubt.is_secret for _, doubt in part.unknown)
+    ):
+        return PolicyAction.ASK, "it is handed a variable that holds a secret"
     if part.stands(Setting.FOREIGN) and action < PolicyAction.SANDBOX:
         return PolicyAction.SANDBOX, "another shell than bash reads it, perhaps differently"
     return action, ""

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from sandboxkit.model import Command
+from sandboxkit.model import Command, PolicyAction, Setting
 from sandboxkit.policy._advice import advice
 from sandboxkit.policy._excerpt import Mark, columns, excerpt, shown
 
@@ -62,9 +62,18 @@ def _lines(evaluation: PolicyEvaluation, width: int) -> Iterator[str]:
     yield from excerpt(text, marks[:_MAX_MARKS] or [Mark(0, len(text), ())], width=width)
     remarks = [*_notes(evaluation, len(marks) - _MAX_MARKS), *(("help", line) for line in advice(evaluation))]
     yield from (line for kind, remark in remarks for line in _remark(kind, remark))
-    if len(evaluation.command.parts) > 1:
+    if len(_telling(evaluation)) > 1:
         yield ""
         yield from _tree(evaluation, width)
+
+
+def _telling(evaluation: PolicyEvaluation) -> frozenset[int]:
+    """
+    The parts that say something: all but those that may be none and do no harm.
+    """
+    harmless = {each.part for each in evaluation.parts if each.action is PolicyAction.ALLOW}
+    parts = enumerate(evaluation.command.parts)
+    return frozenset(index for index, part in parts if not (part.stands(Setting.SUSPECT) and index in harmless))
 
 
 def _bare(reason: str) -> str:
@@ -172,7 +181,7 @@ def _length(words: tuple[str, ...]) -> int:
 def _tree(evaluation: PolicyEvaluation, width: int) -> Iterator[str]:
     command = evaluation.command
     decisions = {decision.part: decision for decision in evaluation.parts}
-    rows = [_row(command, index, decisions.get(index), evaluation) for index in range(len(command.parts))]
+    rows = [_row(command, index, decisions.get(index), evaluation) for index in sorted(_telling(evaluation))]
     room = min(max(map(columns, (row[1] for row in rows[:_MAX_PARTS])), default=0), width // 2)
     yield "parts:"
     for action, text, because in rows[:_MAX_PARTS]:

@@ -29,6 +29,24 @@ __all__ = ["Floor", "FloorRow", "FloorRule", "FloorTable", "Programs"]
 
 _NOWHERE = EvaluationContext()
 _GLOB = re.compile(r"[*?\[]")
+_WRITING = frozenset(
+    (
+        "-o",
+        "-O",
+        "-t",
+        "--output",
+        "--output-document",
+        "--target-directory",
+        "--out",
+        "-so",
+        "-Lo",
+        "-sLo",
+        "-sSLo",
+        "-fsSLo",
+        "-qO",
+    )
+)
+_WRITING_ATTACHED = re.compile(r"of=|-[a-zA-Z]*[oOt](?=[/~.])|--(?:output|output-document|target-directory|out)=")
 _GIVEN_PATTERN = ArgumentSet.of(["-e", "-f", "--regexp", "--file", "--expression", "--files"])
 
 
@@ -55,9 +73,11 @@ class FloorRow(_Row):
     """Some argument matches one of these globs."""
     operands: str = ""
     """Some argument names a path of this class."""
+    destination: str = ""
+    """The last operand, or the value of an option that names a file to write, is a path of this class."""
     writes: str = ""
     """Some output redirection goes to a path of this class."""
-    sources: Literal["", "downloaders", "decoders", "tellers", "shells"] = ""
+    sources: Literal["", "downloaders", "decoders", "tellers", "shells", "searchers"] = ""
     """
     For `downloaders` and `decoders`: what it executes comes from a program of this
     group, through a pipe, a substitution or a file. For the others: what it receives.
@@ -80,6 +100,7 @@ class FloorRow(_Row):
             or self.options
             or self.arguments
             or self.operands
+            or self.destination
             or self.writes
             or self.sources
             or self.structure
@@ -104,6 +125,8 @@ class Programs(_Row):
     """They write what they fetched."""
     decoders: frozenset[str]
     """They turn unreadable text into readable text."""
+    searchers: frozenset[str]
+    """They print the names of the files they find."""
     tellers: frozenset[str]
     """They print what only the user's session knows."""
     pattern_first: frozenset[str]
@@ -151,8 +174,8 @@ class FloorRule:
         *row* compiled.
         """
         trigger = triggers(row.arguments) if row.arguments else None
-        if trigger is None and row.operands:
-            trigger = places[row.operands].trigger
+        if trigger is None and (row.operands or row.destination):
+            trigger = places[row.operands or row.destination].trigger
         return cls(
             row=row,
             options=tuple(ArgumentSet.of(group) for group in row.options),
@@ -239,8 +262,9 @@ class Floor:
             for rule in (*rules, *self.general) if rules else self.general:
                 if is_literal and rule.trigger and not self._is_near(rule.trigger, text, subject.context):
                     continue
-                if name not in rule.row.except_programs and _applies(rule, arguments):
+                if name not in rule.row.except_programs and _applies(rule, name, arguments):
                     named = _without_pattern(arguments) if name in self.programs.pattern_first else arguments
+                    named = tuple(_destinations(named)) if rule.row.destination else named
                     if self._names_place(rule, named, subject.context, moved=moved):
                         yield rule.row
 
@@ -276,9 +300,9 @@ class Floor:
     def _names_place(
         self, rule: FloorRule, arguments: tuple[str, ...], context: EvaluationContext, *, moved: bool
     ) -> bool:
-        if not rule.row.operands:
+        if not (rule.row.operands or rule.row.destination):
             return True
-        places = self.places[rule.row.operands]
+        places = self.places[rule.row.operands or rule.row.destination]
         for path in path_candidates(arguments):
             if not _is_path(path):
                 continue
@@ -289,13 +313,29 @@ class Floor:
         return False
 
 
-def _applies(rule: FloorRule, arguments: tuple[str, ...]) -> bool:
+def _applies(rule: FloorRule, name: str, arguments: tuple[str, ...]) -> bool:
     for group in rule.options:
         if not group.touches(arguments):
             return False
-    if rule.code and not any(pattern.search(argument) for pattern in rule.code for argument in arguments):
-        return False
+    if rule.code:
+        text = " ".join((name, *arguments))
+        if not any(pattern.search(text) for pattern in rule.code):
+            return False
     return not rule.arguments or any(glob.fullmatch(argument) for glob in rule.arguments for argument in arguments)
+
+
+def _destinations(arguments: tuple[str, ...]) -> Iterator[str]:
+    """
+    What the words may name as the file or directory to write: the last operand and the
+    values of the options for that.
+    """
+    if arguments and "://" not in arguments[-1]:
+        yield arguments[-1]
+    for place, argument in enumerate(arguments):
+        if argument in _WRITING and place + 1 < len(arguments):
+            yield arguments[place + 1]
+        elif found := _WRITING_ATTACHED.match(argument):
+            yield argument[found.end() :]
 
 
 def _indexed(pairs: Iterable[tuple[str, FloorRule]]) -> dict[str, tuple[FloorRule, ...]]:

@@ -8,7 +8,7 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from sandboxkit.model import PIPES, UNKNOWN, Setting
+from sandboxkit.model import PIPES, UNKNOWN, EvaluationContext, Setting
 from sandboxkit.policy._subject import program_name
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["flow_findings"]
 
 _MAX_PIPE = 12
+_NOWHERE = EvaluationContext()
 _STDIN = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 _LONG_CODE = ("--eval", "--command", "--execute", "--print")
 _VERSION = re.compile(r"[-.0-9]+$")
@@ -51,6 +52,10 @@ class _Flows:
                 self._inside.setdefault(part.inside, []).append(index)
             if self._names[index] in floor.programs.downloaders:
                 self._note_download(index, part)
+            elif self._names[index] in floor.programs.decoders:
+                for redirect in part.redirects:
+                    if redirect.writes:
+                        self._downloads.setdefault(_here(redirect.target), index)
 
     def findings(self) -> Iterator[tuple[FloorRow, int]]:
         for index, part in enumerate(self._parts):
@@ -61,8 +66,19 @@ class _Flows:
             for rule in self._floor.structures:
                 if self._is_shaped(rule.row.structure, index, part):
                     yield rule.row, index
-            if "/" in part.program and self._downloaded(part.program, index):
-                yield from ((rule.row, index) for rule in self._floor.executed if rule.row.sources == "downloaders")
+            for source in self._programs(index, part):
+                rows = [rule.row for rule in self._floor.executed if self._belongs(source, rule.row.sources)]
+                yield from ((row, index) for row in rows)
+
+    def _programs(self, index: int, part: SimpleCommand) -> Iterator[int]:
+        """
+        The parts that say which program the part is: it was in a file they wrote, or is
+        what they print.
+        """
+        if "/" in part.program:
+            yield from self._downloaded(part.program, index)
+        if part.is_dynamic and part.unknown[0][1].is_output:
+            yield from self._inside_of(index)
 
     def _applies(self, row: FloorRow, index: int) -> bool:
         """
@@ -82,6 +98,12 @@ class _Flows:
         programs, part, name = self._floor.programs, self._parts[index], self._names[index]
         if group == "tellers":
             return name in programs.tellers or self._floor.tells(part)
+        if group == "searchers":
+            places = self._floor.places["system"]
+            return name in programs.searchers and any(places.holds(word, _NOWHERE) for word in part.argv[1:])
+        if name == "tr":
+            # It hides nothing where it only leaves characters out.
+            return name in getattr(programs, group) and not any(word[:1] == "-" for word in part.argv[1:])
         if group == "shells":
             return name in programs.shells and any(
                 word.startswith("-") and "i" in word and not word.startswith("--") for word in part.argv[1:]
@@ -180,6 +202,11 @@ class _Flows:
         for started in self._started.get(index, ()):
             yield from self._family(started)
 
+    def _inside_of(self, index: int) -> Iterator[int]:
+        for child in self._inside.get(index, ()):
+            yield from self._family(child)
+            yield from self._received(child)
+
     def _substituted(self, index: int) -> Iterator[int]:
         """
         The parts in substitutions in the words of the part, or of what started it.
@@ -200,12 +227,14 @@ class _Flows:
         for source, other in enumerate(self._parts):
             if index in other.reads_from and self._names[source] == "tee":
                 targets += other.argv[1:]
-        for word in (*part.argv[1:], *targets):
+        for word in (*(part.argv[1:] if self._names[index] != "ssh" else ()), *targets):
             # The file may be attached to its option, as in -o/tmp/x, or be named by
             # the last part of the address.
-            names = (posixpath.basename(word),) if "://" in word else (word, word.lstrip("-sSoO"))
+            base = posixpath.basename(word)
+            names = (base,) if "://" in word else (word, word.lstrip("-sSoO"), word.partition("=")[2], base)
             for name in names:
-                self._downloads.setdefault(_here(name), index)
+                if name:
+                    self._downloads.setdefault(_here(name), index)
 
     def _downloaded(self, name: str, index: int) -> tuple[int, ...]:
         """

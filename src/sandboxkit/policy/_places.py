@@ -42,6 +42,7 @@ class PlaceRow(BaseModel):
     """Also `*` on its own: everything in the directory the command starts in."""
 
 
+_HIDDEN = re.compile(r"(?:\*\*|~)/(\.[^/*]+)(?:/\*\*)?")
 _WILDCARD = re.compile(r"[*?\[]")
 
 
@@ -54,6 +55,7 @@ class Places:
     inside: re.Pattern[str]
     outside: re.Pattern[str] | None
     literals: tuple[str, ...]
+    hidden: tuple[str, ...]
     parents: bool
     whole_directory: bool
     trigger: re.Pattern[str] | None
@@ -67,6 +69,7 @@ class Places:
             inside=_globs(row.paths),
             outside=_globs(row.except_paths) if row.except_paths else None,
             literals=tuple(path for path in row.paths if "*" not in path),
+            hidden=tuple(found[1] for path in row.paths if (found := _HIDDEN.fullmatch(path))),
             parents=row.parents,
             whole_directory=row.whole_directory,
             trigger=None if row.parents or row.whole_directory else triggers(row.paths),
@@ -106,7 +109,11 @@ class Places:
         begun = _WILDCARD.split(path, maxsplit=1)[0]
         if len(begun) == len(path) or not _WILDCARD.search(argument):
             return False
-        return any(known.startswith(begun) and fnmatch.fnmatchcase(known, path) for known in self.literals)
+        if any(known.startswith(begun) and fnmatch.fnmatchcase(known, path) for known in self.literals):
+            return True
+        first = path.split("/", 2)[1] if path.startswith("~/.") else ""
+        is_telling = bool(_WILDCARD.search(first) and first.strip(".*?"))
+        return is_telling and any(fnmatch.fnmatchcase(name, first) for name in self.hidden)
 
 
 def triggers(globs: Iterable[str]) -> re.Pattern[str]:
@@ -121,7 +128,7 @@ def _telling(glob: str) -> str:
     """
     The last component with a literal piece of *glob*.
     """
-    return next(piece for piece in reversed(glob.split("/")) if piece.strip("*?"))
+    return next((piece for piece in reversed(glob.split("/")) if piece.strip("*?")), glob)
 
 
 def _without_star(argument: str) -> tuple[str, bool]:

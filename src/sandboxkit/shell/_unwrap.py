@@ -39,6 +39,13 @@ _SSH_COMMANDS = re.compile(r"(?:-o)?\s*(?:Proxy|Local|KnownHosts)Command\s*[= ]\
 _MAX_STRINGS = 20
 _MAX_TAILS = 4
 _MAX_RUNNER = 12
+_RUNNER_VERBS = frozenset(("run", "exec", "x", "dlx", "develop", "stat", "record", "shell", "--"))
+_VERB_RUNNERS = frozenset(
+    """
+    poetry uv pipenv hatch pdm rye npm yarn pnpm bun bundle conda mamba micromamba pixi mise asdf rbenv pyenv nodenv direnv aws-vault
+    op doppler nix nvm perf
+    """.split()
+)
 _TEXT_RUNNERS = frozenset(("tmux", "screen", "hyperfine", "sem"))
 _TEXT_OPTIONS = frozenset(("-c", "--call", "--run", "--command", "-ex", "--eval-command", "--eval"))
 _RUNNERS = frozenset(
@@ -677,9 +684,13 @@ def _runner(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     A program that starts another one somewhere among its words: every tail that may be
     the command, and every word that may be text for a shell, is looked at.
     """
-    argv = part.argv
-    tails = [_tail(part, at, setting=Setting.SUSPECT) for at in range(1, min(len(argv) - 1, _MAX_RUNNER))]
-    takes_text = _name(argv[0]) in _TEXT_RUNNERS
+    argv, name = part.argv, _name(part.argv[0])
+    verb = next((at for at, word in enumerate(argv) if word in _RUNNER_VERBS), 0)
+    if name in _VERB_RUNNERS and not verb:
+        return None
+    start = verb + 1 if name in _VERB_RUNNERS else 1
+    tails = [_tail(part, at, setting=Setting.SUSPECT) for at in range(start, min(len(argv) - 1, _MAX_RUNNER))]
+    takes_text = name in _TEXT_RUNNERS
     words = [
         word.removeprefix("!").removeprefix("shell ").removeprefix("spawn ")
         for before, word in pairwise(argv[:_MAX_RUNNER])
