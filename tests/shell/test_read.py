@@ -37,7 +37,7 @@ COMPOUND = [
     ("select x in a b; do c; done", ["x='a b'? [loop]", "c [loop]"]),
     (
         "for ((i=$(a); i<`b`; i++)); do c; done",
-        ["[loop]", "a [substitution] in 0", "b [substitution] in 0", "c [loop]"],
+        ["i='…'? [loop]", "a [substitution] in 0", "b [substitution] in 0", "c [loop]"],
     ),
     ("for ((;;)) { a; }", ["[loop]", "a [loop]"]),
     (
@@ -59,13 +59,13 @@ COMPOUND = [
     ("(a; b) > f", [">f", "a [subshell]", "b [subshell]"]),
     ("{ a; } 2>&1 | b", ["[pipeline]", "a [pipeline]", "b [pipeline] from 1"]),
     ("if a; then b; fi > f", [">f", "a [conditional]", "b [conditional]"]),
-    ("while read x; do a $x; done < f", ["<f", "read x [loop]", "a <…:words> [loop]"]),
-    ("while read x; do a $x; done <<< b", ["<<<'b\n'", "read x [loop]", "a <b:words> [loop]"]),
+    ("while read x; do a $x; done < f", ["<f", "x='…'? read x [loop]", "a <…:words> [loop]"]),
+    ("while read x; do a $x; done <<< b", ["<<<'b\n'", "x='…'? read x [loop]", "a <b:words> [loop]"]),
     (
         'a | while read x; do b "$x"; done',
-        ["a [pipeline]", "read x [pipeline loop] from 0", "b <…:value> [pipeline loop] from 0"],
+        ["a [pipeline]", "x='…'? read x [pipeline loop] from 0", "b <…:value> [pipeline loop] from 0"],
     ),
-    ("(( a = $(b) )) && c", ["'((' a = '$(b)' '))'", "b [substitution] in 0", "c [conditional]"]),
+    ("(( a = $(b) )) && c", ["a='…'? '((' a = '$(b)' '))'", "b [substitution] in 0", "c [conditional]"]),
     (
         "[[ -f $(a) && b == $(c) || ! d ]]",
         ["'[[' -f <…:words> '&&' b == <…:words> '||' '!' d ']]'", "a [substitution] in 0", "c [substitution] in 0"],
@@ -107,7 +107,12 @@ SUBSTITUTIONS = [
     ("a $(b $(c))", ["a <…:words>", "b <…:words> [substitution] in 0", "c [substitution] in 1"]),
     (
         'a ${x:-$(b)} "${x:=$(c)}" ${x+$(d)}',
-        ["a <…:words> <…:value> <…:words>", "b [substitution] in 0", "c [substitution] in 0", "d [substitution] in 0"],
+        [
+            "x='…'? a <…:words> <…:value> <…:words>",
+            "b [substitution] in 0",
+            "c [substitution] in 0",
+            "d [substitution] in 0",
+        ],
     ),
     (
         "a ${x/$(b)/$(c)} ${x%$(d)} ${x##$(e)}",
@@ -159,7 +164,7 @@ LOOPS = [
     ("while [ 1 ]; do a & done", ["'[' 1 ']' [loop]", "a [background loop endless]"]),
     ("while true; do a; done", ["true [loop]", "a [loop]"]),
     ("while a; do b & done", ["a [loop]", "b [background loop]"]),
-    ("until false; do a & done", ["false [loop]", "a [background loop]"]),
+    ("until false; do a & done", ["false [loop]", "a [background loop endless]"]),
 ]
 
 DIRECTORIES = [
@@ -306,7 +311,7 @@ ASSIGNMENTS = [
     ("x[1]=a", [Assignment("x", "a", is_known=False)]),
     ("x=(a 'b c' $d)", [Assignment("x", "a b c …", is_known=False)]),
     ("x=1 a", [Assignment("x", "1", is_exported=True)]),
-    ("export x=1 y", [Assignment("x", "1", is_exported=True)]),
+    ("export x=1 y", [Assignment("x", "1", is_exported=True), Assignment("y", "…", is_known=False, is_exported=True)]),
     ("declare x=1", [Assignment("x", "1")]),
     ("declare -x x=1", [Assignment("x", "1", is_exported=True)]),
     ("declare -rx x=1", [Assignment("x", "1", is_exported=True)]),

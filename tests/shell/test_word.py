@@ -56,15 +56,15 @@ VARIABLES = [
     ("set a; w $1", ["set a", "w <a:words>"]),
     ("set -e -o pipefail a; w $1", ["set -e -o pipefail a", "w <a:words>"]),
     ('w "$@" $* "$#" $? $$', ["w <:words> <…:words> <:value> <…:value> <…:value>"]),
-    ("read x <<< a; w $x", ["read x <<<'a\n'", "w <a:words>"]),
-    ("printf -v x '%s' a; w $x", ["printf -v x %s a", "w <a:words>"]),
+    ("read x <<< a; w $x", ["x='…'? read x <<<'a\n'", "w <a:words>"]),
+    ("printf -v x '%s' a; w $x", ["x='…'? printf -v x %s a", "w <a:words>"]),
     ("declare -n r=v; v=a; w $r", ["r=v declare -n r=v", "v=a", "w <a:words>"]),
     ("export x=a; w $x", ["export x=a export x=a", "w <a:words>"]),
 ]
 
 EXPANSIONS = [
     ('w ${x:-a} "${x:-a b}" ${x:-a b} ${x-}', ["w <a:words> <a b:value> <a:words> <b:words> <…:words>"]),
-    ("w ${x:=a} $x", ["w <a:words> <a:words>"]),
+    ("w ${x:=a} $x", ["x='…'? w <a:words> <a:words>"]),
     ("x=a; w ${x:-b} ${x:+c} ${x%b} ${x^^} ${x:0:1}", ["x=a", "w <a:words> <c:words> <a:words> <a:words> <a:words>"]),
     ('x=a; w ${x/a/b} ${#x} "${x@Q}"', ["x=a", "w <b:words> <…:words> <a:value>"]),
     ('w $((1 + 1)) "$[2]"', ["w <…:value> <…:value>"]),

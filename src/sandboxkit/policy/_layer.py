@@ -29,10 +29,12 @@ class _Shelf:
     Attributes:
         by_second: Those that want a certain second word, under each such word.
         rest: All others.
+        all: Both.
     """
 
     by_second: Mapping[str, tuple[CompiledRule, ...]]
     rest: tuple[CompiledRule, ...]
+    all: tuple[CompiledRule, ...]
 
     @classmethod
     def of(cls, rules: Sequence[CompiledRule]) -> _Shelf:
@@ -40,9 +42,11 @@ class _Shelf:
         for rule in rules:
             for word in rule.prefix[1] if len(rule.prefix) > 1 else ():
                 index[word] = (*index.get(word, ()), rule)
-        return cls(index, tuple(rule for rule in rules if len(rule.prefix) <= 1))
+        return cls(index, tuple(rule for rule in rules if len(rule.prefix) <= 1), tuple(rules))
 
-    def candidates(self, argv: tuple[str, ...]) -> tuple[CompiledRule, ...]:
+    def candidates(self, argv: tuple[str, ...], *, is_known: bool) -> tuple[CompiledRule, ...]:
+        if not is_known:
+            return self.all
         found = self.by_second.get(argv[1]) if self.by_second and len(argv) > 1 else None
         return found + self.rest if found else self.rest
 
@@ -87,10 +91,13 @@ class Layer:
         The rules that may match *subject*.
         """
         argv = subject.argv
+        is_known = not subject.unknown or subject.knows(2)
         shelf = self.shelves.get(subject.name)
-        found = shelf.candidates(argv) if shelf else ()
+        found = shelf.candidates(argv, is_known=is_known) if shelf else ()
         if argv[0] != subject.name and (shelf := self.shelves.get(argv[0])):
-            found += tuple(rule for rule in shelf.candidates(argv) if not any(rule is other for other in found))
+            found += tuple(
+                rule for rule in shelf.candidates(argv, is_known=is_known) if not any(rule is other for other in found)
+            )
         return found + self.general if self.general else found
 
 

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sandboxkit.model import Level, PolicyAction, is_inside
+from sandboxkit.model import Doubt, Level, PolicyAction, is_inside
 from sandboxkit.policy._arguments import ArgumentSet
 from sandboxkit.policy._glob import glob_pattern
 from sandboxkit.policy._numbers import exceeds
@@ -190,6 +190,9 @@ class CompiledRule:
             return PolicyAction.ASK if self.level is Level.BUILTIN and self.rule.action is PolicyAction.ALLOW else None
         if self.constraints and not self._holds(subject):
             return None
+        if subject.unknown and self.prefix and not subject.knows(len(self.prefix)):
+            # It only may be the command the rule denies.
+            return min(self.rule.action, PolicyAction.ASK)
         return self.rule.action
 
     def objection(self, subject: Subject) -> str | None:
@@ -236,13 +239,26 @@ class CompiledRule:
         if subject.name not in prefix[0] and argv[0] not in prefix[0]:
             return False
         length = len(prefix)
-        if subject.unknown and not self.is_strict and not subject.knows(length):
-            return False
+        if subject.unknown and not subject.knows(length):
+            return self.is_strict and self._may_have_prefix(subject)
         if length == 1:
             return True
         if len(argv) < length:
             return False
         return all(argv[place] in prefix[place] for place in range(1, length))
+
+    def _may_have_prefix(self, subject: Subject) -> bool:
+        """
+        Whether the words that are not known may make up the prefix.
+        """
+        doubts = dict(subject.unknown)
+        for place, words in enumerate(self.prefix):
+            if place not in doubts:
+                if place >= len(subject.argv) or (place and subject.argv[place] not in words):
+                    return False
+            elif doubts[place].doubt is Doubt.WORDS:
+                return True  # what follows may be anything
+        return True
 
     def _is_impostor(self, subject: Subject) -> bool:
         return (

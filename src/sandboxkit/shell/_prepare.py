@@ -20,6 +20,7 @@ _BEFORE_COMMENT = frozenset(" \t\n;&|()<>")
 _MAX_DOCUMENTS = 20
 _LOOK_BACK = 40
 _GOES_ON = re.compile(r"(?:^|[;&|({\n]|(?:^|[\s;&|])(?:then|do|else|elif|in|if|while|until|!|time))[ \t]*$|\)[ \t]*$")
+_PIPED = re.compile(r"(?:^|[^|])\|[ \t\n]*$")
 _BEGINS = re.compile(r"(?:^|[;&|({\n]|(?:^|[\s;&|])(?:then|do|else|elif|if|while|until|!|time(?:[ \t]+-p)?))[ \t]*$")
 _SUBSTITUTION = re.compile(r"[$<>]\([ \t]*$")
 _KEYWORD = re.compile(
@@ -210,7 +211,7 @@ class _Pass:
         """
         found = _KEYWORD.match(self._text, self._at)
         before = self._text[max(0, self._at - _LOOK_BACK) : self._at]
-        if not found or not _BEGINS.search(before):
+        if not found or not _BEGINS.search(before) or (found[0][0] == "!" and _PIPED.search(before)):
             return 0
         # At the beginning of $( ) bash 5.2 takes this `time` for a program, and refuses it.
         is_refused = found[0].startswith("time") and _SUBSTITUTION.search(before)

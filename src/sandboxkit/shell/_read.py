@@ -46,6 +46,8 @@ _BLANK = ord(" ")
 _BLANKS = frozenset((b" ", b"\t", b"\n"))
 _SEPARATORS = frozenset((";", "&", "\n"))
 _DECLARES = frozenset(("declare", "typeset", "local", "readonly", "export"))
+_NEEDS = {"printf": ("-v",), "wait": ("-p",)}
+_SETTERS = _DECLARES | {"read", "mapfile", "readarray", "getopts", "unset", "let", "wait", "printf"}
 _COMPOUND = RESERVED - {"time", "coproc", "[["}
 
 
@@ -216,19 +218,25 @@ class _Starter:
         *part* with what it assigns where `export` and the like stand behind a keyword or
         wrapper, so that the grammar takes them for programs.
         """
-        if part.assignments or part.program not in _DECLARES:
+        program = part.program
+        if program not in _SETTERS or _NEEDS.get(program, part.argv[1:2]) != part.argv[1:2]:
             return part
-        exported = part.program == "export" or any(word.startswith("-") and "x" in word for word in part.argv[1:])
+        exported = program == "export" or any(word.startswith("-") and "x" in word for word in part.argv[1:])
         unknown = {index for index, _ in part.unknown}
-        assignments = []
-        for index, word in enumerate(part.argv[1:], 1):
+        named = {assignment.name for assignment in part.assignments}
+        assignments = list(part.assignments)
+        for index, word in enumerate(part.argv[1:3] if program in _NEEDS else part.argv[1:], 1):
             name, assigned, value = word.partition("=")
-            if assigned and name.rstrip("+").isidentifier():
-                assignments.append(Assignment(name.rstrip("+"), value, index not in unknown, exported))
-                self._found.variables.set(name.rstrip("+"), value, appends=name.endswith("+"))
-        if part.argv[1:2] == ("-n",):
+            name = name.rstrip("+").partition("[")[0]
+            if name.isidentifier() and name not in named and (assigned or program not in _DECLARES or part.own is None):
+                is_known = bool(assigned) and index not in unknown
+                exports = exported and program in _DECLARES
+                assignments.append(Assignment(name, value if assigned else UNKNOWN, is_known, exports))
+                if assigned:
+                    self._found.variables.set(name, value, appends=word.partition("=")[0].endswith("+"))
+        if part.argv[1:2] == ("-n",) and program in _DECLARES:
             self._found.variables.references.update((each.name, each.value) for each in assignments)
-        return replace(part, assignments=tuple(assignments)) if assignments else part
+        return replace(part, assignments=tuple(assignments))
 
     def _text(self, part: SimpleCommand, inner: Inner, place: _Place, span: _Span | None) -> None:
         text, span = inner.text or "", span or part.span or (0, 0)
@@ -325,6 +333,11 @@ class _Reader(_Starter):
         if self._data[:start].strip(_SPACE) or self._data[end:].strip(_SPACE):
             raise UnsureError("its words cannot be told apart with certainty")
         self._statements(children, self._place)
+        if self._words.assigned:
+            index = self._found.reserve()
+            self._found.parts[index] = SimpleCommand(
+                (), self._span_of(start, end), assignments=tuple(self._noted()), setting=self._place.setting
+            )
         self._compare(Lexer(self._ascii()))
 
     def _ascii(self) -> str:
@@ -525,6 +538,7 @@ class _Reader(_Starter):
     def _add(self, index: int, node: Node, line: _Line, place: _Place, outside: Sequence[Node] = ()) -> tuple[int, ...]:
         words = line.words
         end = outside[-1].end_byte if outside else node.end_byte
+        line.assignments += self._noted()
         part = SimpleCommand(
             argv=tuple(words.argv),
             span=self._span_of(node.start_byte, end),
@@ -548,6 +562,15 @@ class _Reader(_Starter):
             )
             self._note(part, place)
         return (index,)
+
+    def _noted(self) -> list[Assignment]:
+        """
+        The assignments that words and arithmetic have made since the last command.
+        """
+        names = dict.fromkeys(map(self._found.variables.target, self._words.assigned))
+        noted = [Assignment(name, UNKNOWN, is_known=False) for name in names]
+        self._words.assigned.clear()
+        return noted
 
     def _check_keywords(self, words: Words) -> None:
         if not words.literal[0]:
@@ -685,6 +708,8 @@ class _Reader(_Starter):
         dropped = line.words.drop_descriptor(node.start_byte)
         if dropped and self._words.seen is not None:
             self._words.seen.discard(dropped)
+        if dropped and self._data[dropped[0] : dropped[0] + 1] == b"{":
+            self._words.assigned.append(self._data[dropped[0] + 1 : dropped[1] - 1].decode())
         self._check_gaps(node.children, touching=False)
         if any(b"\n" in self._data[one.end_byte : other.start_byte] for one, other in pairwise(node.children)):
             raise UnsureError("it has a redirection to the next line")
@@ -766,6 +791,7 @@ class _Reader(_Starter):
 
     def _substitute(self, node: Node, part: int) -> str | None:
         first, cwd, place = len(self._found.parts), self._cwd, self._inside(part)
+        assigned, self._words.assigned = self._words.assigned, []
         children = node.children
         if children[0].type == "`" and "\\" in self._words.slice(node):
             # Within backticks a backslash quotes `, \ and $ once more.
@@ -776,6 +802,7 @@ class _Reader(_Starter):
         else:
             self._statements(children[1:-1], place)
         self._cwd = cwd
+        self._words.assigned = assigned + self._words.assigned
         added = self._found.parts[first:]
         output = printed(added[0].argv) if len(added) == 1 else None
         return output.text if output else None
@@ -907,6 +934,8 @@ class _Reader(_Starter):
         seen = self._words.seen
         self._words.seen = seen if opener.type == "[" else None
         self._operands(node, index, line, is_arithmetic=opener.type == "((")
+        if opener.type == "((" or (opener.type == "[[" and not _COMPARES.isdisjoint(line.words.argv)):
+            self._words.note_assigned(" ".join(line.words.argv))
         self._words.seen = seen
         return self._add(index, node, line, place)
 
@@ -1082,6 +1111,7 @@ _ONE_LINE = frozenset(
 )
 _CHAINS = frozenset(("pipeline", "list", "negated_command"))
 _SUBSCRIPT = re.compile(r"\[[^\[\]'\"]+\]\+?=")
+_COMPARES = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
 _KEYWORDS = re.compile(r"\b(?:time|coproc)\s|!\s")
 _MOVES = frozenset(("cd", "pushd", "popd"))
 _SAME_SHELL = frozenset(("command", "builtin", "eval", "time"))

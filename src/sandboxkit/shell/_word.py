@@ -43,6 +43,11 @@ _CODE = re.compile(r"\$[({\[]|`")
 _PARAMETER = frozenset(("variable_name", "special_variable_name", "word"))
 _NUMERIC = frozenset("#?$!")
 _LISTS = frozenset("@*")
+_ASSIGNS = re.compile(
+    r"([A-Za-z_]\w*)['\"]?\s*(?:\[[^\]]*\])?\s*(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)|(?:\+\+|--)\s*([A-Za-z_]\w*)"
+)
+_NAMES = re.compile(r"[A-Za-z_]\w*")
+_MAX_VALUES = 5
 _SINGLE_QUOTES = frozenset(("raw_string", "ansi_c_string"))
 _MAX_WORDS = 2000
 _SECRET = re.compile(r"SECRET|TOKEN|PASSW|PASSPHRASE|API_?KEY|PRIVATE_?KEY|ACCESS_?KEY|CREDENTIAL|_PWD$", re.IGNORECASE)
@@ -179,7 +184,7 @@ class WordReader:
         evaluate: Reads shell text that expands within the part of that index.
     """
 
-    __slots__ = ("_data", "_evaluate", "_substitute", "_variables", "seen")
+    __slots__ = ("_data", "_evaluate", "_substitute", "_variables", "assigned", "seen")
 
     def __init__(
         self,
@@ -190,6 +195,7 @@ class WordReader:
     ) -> None:
         self._data = data
         self.seen: set[tuple[int, int]] | None = set()
+        self.assigned: list[str] = []
         self._variables = variables
         self._substitute = substitute
         self._evaluate = evaluate
@@ -467,6 +473,7 @@ class WordReader:
             for child in index:
                 self.operand(child, part)
             written = "".join(self.slice(child) for child in index)
+            self.note_assigned(written)
             return self.slice(name), written in _LISTS
         if node.type in _PARAMETER or not node.is_named:
             return self.slice(node), self.slice(node) in _LISTS
@@ -497,6 +504,7 @@ class WordReader:
         else:
             raise UnsureError(f"it has an expansion the reader does not know ({operator!r})")
         if operator in (":=", "="):
+            self.assigned.append(name)
             self._variables.set(name, unmasked(text))
         if quoted:
             word.text += text
@@ -539,9 +547,21 @@ class WordReader:
         Raises:
             UnsureError: It has something the reader does not know.
         """
+        self.note_assigned(self.slice(node))
         for child in node.children:
             if child.is_named:
                 self.operand(child, part)
+
+    def note_assigned(self, text: str, depth: int = 0) -> None:
+        """
+        Notes the variables that *text* sets where bash takes it for arithmetic; what is in
+        variables is taken for it too.
+        """
+        self.assigned += (found[1] or found[2] for found in _ASSIGNS.finditer(text))
+        for name in _NAMES.findall(text) if depth < _MAX_VALUES else ():
+            value = self._variables.get(name)
+            if value and value != text:
+                self.note_assigned(value, depth + 1)
 
     def operand(self, node: Node, part: int) -> None:
         """
@@ -556,12 +576,14 @@ class WordReader:
             if _CODE.search(text):
                 self._evaluate(text, part, node.start_byte)
                 raise UnsureError("it has code in an arithmetic expression")
+            self.note_assigned(text)
             return
         if kind in _ARITHMETIC or kind == "subscript":
             self.arithmetic(node, part)
             return
         word = _Word()
         self._piece(word, node, part, quoted=True)
+        self.note_assigned(unmasked(word.text))
         self.code(unmasked(word.text), part, node.start_byte)
 
     def code(self, value: str, part: int, start: int) -> None:
