@@ -65,7 +65,7 @@ VARIABLES = [
 EXPANSIONS = [
     ('w ${x:-a} "${x:-a b}" ${x:-a b} ${x-}', ["w <a:words> <a b:value> <a:words> <b:words> <…:words>"]),
     ("w ${x:=a} $x", ["x='…'? w <a:words> <a:words>"]),
-    ("x=a; w ${x:-b} ${x:+c} ${x%b} ${x^^} ${x:0:1}", ["x=a", "w <a:words> <c:words> <a:words> <a:words> <a:words>"]),
+    ("x=a; w ${x:-b} ${x:+c} ${x%b} ${x^^} ${x:0:1}", ["x=a", "w <a:words> <c:words> <a:words> <A:words> <a:words>"]),
     ('x=a; w ${x/a/b} ${#x} "${x@Q}"', ["x=a", "w <b:words> <…:words> <a:value>"]),
     ('w $((1 + 1)) "$[2]"', ["w <…:value> <…:value>"]),
 ]

@@ -4,6 +4,7 @@ Deciding: a command, a rule set and a context in, a `PolicyEvaluation` out. Pure
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import reduce
 from operator import attrgetter
@@ -39,6 +40,7 @@ __all__ = ["decide"]
 
 _NOWHERE = EvaluationContext()
 _SOME_FILE = Unknown(Doubt.VALUE)
+_UNSEEN = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]")
 _COMPARES = frozenset(("test", "[", "[[", ":"))
 _NOT_FILES = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/full", "/dev/tty"))
 
@@ -182,7 +184,9 @@ class _Decision:
     def _verdict(self, part: SimpleCommand, act: _Act, context: EvaluationContext) -> _Verdict:
         subject = Subject(act.argv, context, unknown=act.unknown, own=act.own)
         rules = self._rules
-        builtin = _hits(rules.builtin, subject)
+        # What the built-in table says about a name is not about one that nobody knows.
+        is_hidden = act.is_main and act.is_dynamic and UNKNOWN in part.argv[0]
+        builtin = () if is_hidden else _hits(rules.builtin, subject)
         user = _hits(rules.user, subject)
         organisation = _hits(rules.organisation, subject)
         project = _hits(rules.project, subject)
@@ -290,6 +294,8 @@ def _adjusted(part: SimpleCommand, verdicts: Sequence[_Verdict]) -> tuple[Policy
         and any(doubt.is_secret for _, doubt in part.unknown)
     ):
         return PolicyAction.ASK, "it is handed a variable that holds a secret"
+    if part.span is None and action < PolicyAction.ASK and any(_UNSEEN.search(word) for word in part.argv):
+        return PolicyAction.ASK, "it has an invisible character"
     if part.stands(Setting.FOREIGN) and action < PolicyAction.SANDBOX:
         return PolicyAction.SANDBOX, "another shell than bash reads it, perhaps differently"
     return action, ""

@@ -77,8 +77,8 @@ class _Flows:
         """
         if "/" in part.program:
             yield from self._downloaded(part.program, index)
-        if part.is_dynamic and part.unknown[0][1].is_output:
-            yield from self._inside_of(index)
+        if part.is_dynamic:
+            yield from self._inside_of(index) if part.unknown[0][1].is_output else self._assigned(index, 0)
 
     def _applies(self, row: FloorRow, index: int) -> bool:
         """
@@ -154,6 +154,10 @@ class _Flows:
             if script is None or part.argv[script] in _STDIN:
                 yield from self._received(index)
             else:
+                if any(place == script and not _is_output(unknown) for place, unknown in part.unknown):
+                    yield from self._assigned(index, script)
+                if part.outer is not None and self._names[part.outer] in ("xargs", "parallel"):
+                    yield from self._received(index) if part.unknown else ()
                 if any(place == script and _is_output(unknown) for place, unknown in part.unknown):
                     yield from self._substituted(index)
                 yield from self._downloaded(part.argv[script], index)
@@ -178,7 +182,7 @@ class _Flows:
                     return min(place + 1, len(argv) - 1)
                 if word[1:] == "m":
                     return place
-            else:
+            elif word != "run":
                 return place
         return None
 
@@ -201,6 +205,16 @@ class _Flows:
         yield index
         for started in self._started.get(index, ()):
             yield from self._family(started)
+
+    def _assigned(self, index: int, place: int) -> Iterator[int]:
+        """
+        What is substituted in the assignments before the part, where its word at *place*
+        is a variable whose value is not known.
+        """
+        if self._parts[index].argv[place] == UNKNOWN:
+            for before in range(index):
+                if any(not assignment.is_known for assignment in self._parts[before].assignments):
+                    yield from self._inside_of(before)
 
     def _inside_of(self, index: int) -> Iterator[int]:
         for child in self._inside.get(index, ()):

@@ -59,7 +59,7 @@ def printed(argv: tuple[str, ...]) -> Output | None:
     """
     What `echo` or `printf` with these words prints, or None for other commands.
     """
-    if argv and argv[0] in ("which", "command", "type", "true"):
+    if argv and argv[0] in ("which", "command", "type", "true", "pwd"):
         return _found(argv)
     if not argv or argv[0] not in ("echo", "printf"):
         return None
@@ -77,6 +77,8 @@ def _found(argv: tuple[str, ...]) -> Output | None:
     """
     What a look for a program prints, as far as its name matters.
     """
+    if argv == ("pwd",):
+        return Output(".", is_known=False)
     if argv[0] == "true":
         return Output("", is_known=True)
     looks = argv[0] == "which" or argv[1:2] in (("-v",), ("-p",), ("-P",))

@@ -21,7 +21,7 @@ from sandboxkit.shell._suspects import suspects
 from sandboxkit.shell._tables import RESERVED
 from sandboxkit.shell._tree import MAX_DEPTH, SYNTAX, ascii_only, syntax_tree
 from sandboxkit.shell._unsure import TooMuchError, UnsureError
-from sandboxkit.shell._unwrap import Inner, Stdin, carried, starts_others
+from sandboxkit.shell._unwrap import Carried, Inner, Stdin, carried, starts_others
 from sandboxkit.shell._variables import SPLIT, Variables
 from sandboxkit.shell._word import WordReader, Words, check_touching, holds_code
 
@@ -60,12 +60,14 @@ class Found:
         parts: The commands.
         functions: The names of functions.
         variables: What variables hold.
+        files: What files hold that the text writes.
         left: Characters that may still be read.
     """
 
     parts: list[SimpleCommand] = field(default_factory=list)
     functions: set[str] = field(default_factory=set)
     variables: Variables = field(default_factory=Variables)
+    files: dict[str, str] = field(default_factory=dict)
     left: int = _MAX_TEXT
 
     def reserve(self) -> int:
@@ -171,10 +173,21 @@ class _Starter:
         """
         Adds what *part*, at *index*, starts.
         """
-        if not part.argv or not (starts_others(part.argv[0]) or part.argv[0] in self._found.functions):
+        if not part.argv or not (
+            starts_others(part.argv[0])
+            or part.argv[0] in self._found.functions
+            or (self._found.files and "/" in part.argv[0])
+        ):
             return
         stdin = self._stdin(part, place)
         inner = carried(part, stdin)
+        if self._found.files and (written := self._written(part)) is not None:
+            guess = Inner(text=written, setting=Setting.SUSPECT)
+            inner = Carried([*inner.commands, guess], inner.own) if inner else Carried([guess])
+        if part.program in self._found.functions and len(part.argv) > 2:
+            # It may run its arguments.
+            unknown = tuple((at - 1, doubt) for at, doubt in part.unknown if at)
+            inner = Carried([Inner(part.argv[1:], unknown, 1, setting=Setting.SUSPECT)])
         if inner is None:
             if stdin is not None and part.program in self._found.functions:
                 raise UnsureError("it has text as the input of a function")
@@ -186,6 +199,14 @@ class _Starter:
         for each in inner.commands:
             span = span_of(each.start) if span_of and each.start else part.span
             self._inner(index, part, each, place._replace(stdin=stdin), span)
+
+    def _written(self, part: SimpleCommand) -> str | None:
+        """
+        The text of the script that *part* runs, where a command before has written it.
+        """
+        words = (part.argv[0], *(word for word in part.argv[1:] if not word.startswith("-")))
+        names = words[:1] if "/" in words[0] and len(words) == 1 else words[1:2]
+        return next((self._found.files[name] for name in map(_here, names) if name in self._found.files), None)
 
     def _inner(self, outer: int, part: SimpleCommand, inner: Inner, place: _Place, span: _Span | None) -> None:
         setting = _setting(int.__or__(int.__or__(part.setting, inner.setting), Setting.WRAPPED))
@@ -594,9 +615,14 @@ class _Reader(_Starter):
         What later commands see of *part*: variables, and the directory.
         """
         argv, variables = part.argv, self._found.variables
+        if part.redirects and argv[0] in _PRINTS:
+            output = self._stdin(part, place) if argv[0] == "cat" else printed(argv)
+            targets = [redirect.target for redirect in part.redirects if redirect.writes]
+            self._found.files.update((_here(target), output.text) for target in targets if output)
         if argv == ("exec",) and any(redirect.operator.startswith("<") for redirect in part.redirects):
             raise UnsureError("it changes where everything behind it reads from")
         if argv[0] in _MOVES:
+            variables.set("OLDPWD", self._cwd or ".")
             self._cwd = _directory(part, self._cwd)
         elif argv[0] in _SAME_SHELL or argv[0] in self._found.functions:
             self._follow(part)
@@ -804,7 +830,11 @@ class _Reader(_Starter):
         self._cwd = cwd
         self._words.assigned = assigned + self._words.assigned
         added = self._found.parts[first:]
-        output = printed(added[0].argv) if len(added) == 1 else None
+        if len(added) != 1:
+            return None
+        if added[0].argv == ("cat",) and added[0].redirects and added[0].redirects[-1].is_text:
+            return added[0].redirects[-1].target
+        output = printed(added[0].argv)
         return output.text if output else None
 
     def _evaluate(self, text: str, part: int, start: int) -> None:
@@ -1113,6 +1143,7 @@ _CHAINS = frozenset(("pipeline", "list", "negated_command"))
 _SUBSCRIPT = re.compile(r"\[[^\[\]'\"]+\]\+?=")
 _COMPARES = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
 _KEYWORDS = re.compile(r"\b(?:time|coproc)\s|!\s")
+_PRINTS = frozenset(("cat", "echo", "printf"))
 _MOVES = frozenset(("cd", "pushd", "popd"))
 _SAME_SHELL = frozenset(("command", "builtin", "eval", "time"))
 _APART = Setting.SUBSHELL | Setting.SUBSTITUTION | Setting.PIPELINE
@@ -1156,13 +1187,18 @@ The kinds of statements that are read. The list is closed.
 """
 
 
+def _here(name: str) -> str:
+    return name.removeprefix("./")
+
+
 def _directory(part: SimpleCommand, before: str | None) -> str:
     """
     Where a `cd` leads, as it is written.
     """
     operands = [word for word in part.argv[1:] if not word.startswith("-") or word == "-"]
     target = operands[0] if operands else "~" if part.program == "cd" else "-"
-    if part.unknown or target == "-" or target.startswith("+") or part.program == "popd":
+    is_guess = bool(part.unknown) and not (target.startswith(("/", "~")) and UNKNOWN not in target)
+    if is_guess or target == "-" or target.startswith("+") or part.program == "popd":
         return UNKNOWN
     if target.startswith(("/", "~")) or before is None:
         return target

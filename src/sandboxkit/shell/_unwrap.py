@@ -25,8 +25,9 @@ _STARTS = re.compile(
     r"system|exec|popen|spawn|\brun\b|call|check_|output|shell|\bqx\b|`|%x|\||Process|child_|eval|open3|subprocess|\bos\.|ssh",
     re.IGNORECASE,
 )
+_PRINTING = re.compile(r"(?:print\w*|log|puts|echo|write\w*|info|warn\w*|error|assert\w*)\s*\(?\s*[frbu]*$")
 """
-Code without any of these starts no program.
+Code without any of the first starts no program by a string behind one of the second.
 """
 _NEEDS_SHELL = re.compile(r"[\s;&|<>()`$]")
 _STDIN_READERS = frozenset(("at", "batch"))
@@ -662,13 +663,15 @@ def _code(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
         codes += [word for word in words if not word.startswith("-")][:1]
     if stdin is not None and not codes:
         codes = [stdin.text]
+    is_piped = part.stands(Setting.PIPELINE)
+    return Carried([inner for code in codes for inner in _strings(code, is_piped=is_piped)], None) if codes else None
+
+
+def _strings(code: str, *, is_piped: bool) -> Iterator[Inner]:
     # What it prints may be what another program of the pipeline executes.
-    codes = [code for code in codes if part.stands(Setting.PIPELINE) or _STARTS.search(code)]
-    return Carried([inner for code in codes for inner in _strings(code)], None) if codes else None
-
-
-def _strings(code: str) -> Iterator[Inner]:
-    strings = [next(filter(None, found), "") for found in _STRINGS.findall(code)][:_MAX_STRINGS]
+    may_start = is_piped or _STARTS.search(code)
+    found = [each for each in _STRINGS.finditer(code) if may_start or not _PRINTING.search(code, 0, each.start())]
+    strings = [next(filter(None, each.groups()), "") for each in found[:_MAX_STRINGS]]
     for text in strings:
         text = re.sub(r"\\(.)", r"\1", text)
         if _NEEDS_SHELL.search(text.strip()):

@@ -13,7 +13,15 @@ SPLIT = "\ue0ff"
 Stands between the items of a list: an array, the words of a loop, the arguments of `set`.
 """
 _MAX_VALUE = 500
-_PRESET = {"HOME": "~", "IFS": " \t\n", "PWD": ".", "TMPDIR": "/tmp", "0": "bash"}
+_PRESET = {
+    "HOME": "~",
+    "IFS": " \t\n",
+    "PWD": ".",
+    "TMPDIR": "/tmp",
+    "0": "bash",
+    "SHELL": "bash",
+    "PATH": "/usr/bin:/bin",
+}
 
 
 @dataclass(slots=True)

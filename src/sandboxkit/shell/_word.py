@@ -498,7 +498,8 @@ class WordReader:
         elif operator in ("/", "//", "/#", "/%"):
             text = operands.text.removeprefix(masked(value)) or masked(value)
         elif operator in _KEEPS:
-            text = masked(value)
+            written = " ".join(self.slice(child) for child in inner[1:] if child.is_named)
+            text = masked(_changed(value, operator, written if operator == ":" else unmasked(operands.text)))
         elif operator in ("", "*", "@"):
             text = UNKNOWN
         else:
@@ -600,6 +601,28 @@ class WordReader:
 
 
 _UNMASK_ONLY = {key: value for key, value in _UNMASK.items() if key != ord(SPLIT)}
+
+
+def _changed(value: str, operator: str, operand: str) -> str:
+    """
+    The *value* of a variable as an operator leaves it, where that is plain.
+    """
+    if operator in ("#", "##") and operand:
+        return value.removeprefix(operand)
+    if operator in ("%", "%%") and operand:
+        return value.removesuffix(operand)
+    if operator == ",,":
+        return value.lower()
+    if operator == "^^":
+        return value.upper()
+    numbers = [int(number) for number in re.findall(r"-?\d+", operand)] if operator == ":" else []
+    if numbers and re.fullmatch(r"[-\d: ]+", operand):
+        value = "/home/user" if value == "~" else value
+        start = numbers[0]
+        return value[start : start + numbers[1]] if len(numbers) > 1 and numbers[1] >= 0 <= start else value[start:]
+    return value
+
+
 _KEEPS = frozenset(("%", "%%", "#", "##", "^", "^^", ",", ",,", ":", "@"))
 _OPERATORS = frozenset(("/", ":", "Q", "L", "U", "u", "a", "A", "K", "k", "E", "#", "%", "]", "[", "-", "+"))
 
