@@ -31,10 +31,10 @@ def advice(evaluation: PolicyEvaluation) -> Iterator[str]:
     where the command runs unasked by a rule's decision.
     """
     decided = [match for match in evaluation.matches if match.decided and match.action is evaluation.action]
-    if evaluation.action >= PolicyAction.ASK:
-        yield from _strict(evaluation, decided)
-    elif evaluation.command.opaque:
+    if evaluation.command.opaque and not evaluation.command.unread and not decided:
         yield "give the program and its arguments as a list, or in simpler shell, to have it judged exactly"
+    elif evaluation.action >= PolicyAction.ASK:
+        yield from _strict(evaluation, decided)
     elif evaluation.action is PolicyAction.SANDBOX and not decided:
         yield from _suggestion(evaluation, None, "no rule knows it; one of the user's could", "allow")
 
@@ -64,7 +64,8 @@ def _suggestion(evaluation: PolicyEvaluation, match: RuleMatch | None, lead: str
 def _words(evaluation: PolicyEvaluation, match: RuleMatch | None) -> tuple[str, ...]:
     index = match.part if match else next((d.part for d in evaluation.parts if d.action is evaluation.action), 0)
     parts = evaluation.command.parts
-    words = parts[index].argv if index is not None and index < len(parts) else ()
+    part = parts[index] if index is not None and index < len(parts) else None
+    words = part.argv if part and not part.is_dynamic and all(redirect.is_known for redirect in part.redirects) else ()
     # A rule about an assignment or a redirection would speak about all of them.
     return () if match and match.words and match.words != words else words
 
