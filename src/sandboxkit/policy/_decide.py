@@ -187,9 +187,9 @@ class _Decision:
         # What the built-in table says about a name is not about one that nobody knows.
         is_hidden = act.is_main and act.is_dynamic and UNKNOWN in part.argv[0]
         builtin = () if is_hidden else _hits(rules.builtin, subject)
-        user = _hits(rules.user, subject)
-        organisation = _hits(rules.organisation, subject)
-        project = _hits(rules.project, subject)
+        user = _hits(rules.user, subject) if rules.user.rules else ()
+        organisation = _hits(rules.organisation, subject) if rules.organisation.rules else ()
+        project = _hits(rules.project, subject) if rules.project.rules else ()
         deciding = _deciding(organisation or user or builtin)
         otherwise = ""
         if deciding:
@@ -286,14 +286,11 @@ def _adjusted(part: SimpleCommand, verdicts: Sequence[_Verdict]) -> tuple[Policy
     for verdict in verdicts:
         if verdict.action > action:
             action = verdict.action
-    if part.is_dynamic and action < PolicyAction.ASK:
-        return PolicyAction.ASK, "only the shell will know which program it starts"
-    if (
-        action < PolicyAction.ASK
-        and part.program not in _COMPARES
-        and any(doubt.is_secret for _, doubt in part.unknown)
-    ):
-        return PolicyAction.ASK, "it is handed a variable that holds a secret"
+    if part.unknown and action < PolicyAction.ASK:
+        if part.is_dynamic:
+            return PolicyAction.ASK, "only the shell will know which program it starts"
+        if part.program not in _COMPARES and any(doubt.is_secret for _, doubt in part.unknown):
+            return PolicyAction.ASK, "it is handed a variable that holds a secret"
     if part.span is None and action < PolicyAction.ASK and any(_UNSEEN.search(word) for word in part.argv):
         return PolicyAction.ASK, "it has an invisible character"
     if part.stands(Setting.FOREIGN) and action < PolicyAction.SANDBOX:
@@ -302,8 +299,6 @@ def _adjusted(part: SimpleCommand, verdicts: Sequence[_Verdict]) -> tuple[Policy
 
 
 def _hits(layer: Layer, subject: Subject) -> tuple[_Hit, ...]:
-    if not layer.rules:
-        return ()
     hits = []
     for rule in layer.candidates(subject):
         action = rule.action_on(subject)

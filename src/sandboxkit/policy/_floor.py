@@ -29,6 +29,7 @@ __all__ = ["Floor", "FloorRow", "FloorRule", "FloorTable", "Programs"]
 
 _NOWHERE = EvaluationContext()
 _GLOB = re.compile(r"[*?\[]")
+_TAKE_IDENTITY = frozenset(("scp", "sftp", "ssh-copy-id", "ansible", "ansible-playbook"))
 _WRITING = frozenset(
     (
         "-o",
@@ -82,6 +83,8 @@ class FloorRow(_Row):
     For `downloaders` and `decoders`: what it executes comes from a program of this
     group, through a pipe, a substitution or a file. For the others: what it receives.
     """
+    unmoved: bool = False
+    """Only where the directory has not changed since the text began."""
     carries_output: bool = False
     """A command's output is a part of a name among its arguments."""
     structure: Literal["", "recursion", "endless"] = ""
@@ -202,6 +205,7 @@ class Floor:
         rows: Every row.
         by_program: The rows about argv, under each of their programs.
         general: The rows about argv that take any program.
+        general_trigger: Found where any of their triggers is, or None where one has none.
         writes: The rows about redirections.
         flows: The rows about what a part receives, under each of their programs.
         executed: The rows about what is executed.
@@ -214,6 +218,7 @@ class Floor:
     rows: tuple[FloorRule, ...]
     by_program: Mapping[str, tuple[FloorRule, ...]]
     general: tuple[FloorRule, ...]
+    general_trigger: re.Pattern[str] | None
     writes: tuple[FloorRule, ...]
     flows: Mapping[str, tuple[FloorRule, ...]]
     executed: tuple[FloorRule, ...]
@@ -230,13 +235,15 @@ class Floor:
         places = {row.name: Places.of(row) for row in table.places}
         rows = tuple(FloorRule.of(row, places) for row in table.floor)
         own = [rule for rule in rows if rule.is_about_argv]
+        general = tuple(rule for rule in own if not rule.row.programs)
         executed = tuple(rule for rule in rows if rule.row.sources in ("downloaders", "decoders"))
         received = [rule for rule in rows if rule.row.programs and (rule.row.sources or rule.row.carries_output)]
         executors = [(name, rule) for name in table.programs.executors for rule in executed]
         return cls(
             rows=rows,
             by_program=_indexed((name, rule) for rule in own for name in rule.row.programs),
-            general=tuple(rule for rule in own if not rule.row.programs),
+            general=general,
+            general_trigger=_any_of([rule.trigger for rule in general]),
             writes=tuple(rule for rule in rows if rule.row.writes),
             flows=_indexed([*executors, *((name, rule) for rule in received for name in rule.row.programs)]),
             executed=executed,
@@ -255,15 +262,20 @@ class Floor:
             moved: Whether the directory has changed since the text began.
         """
         arguments = subject.argv[1:]
-        text = " ".join(arguments)
-        is_literal = not _GLOB.search(text)
+        near = " ".join((*arguments, subject.context.cwd or ""))
+        is_literal = not _GLOB.search(near)
+        general = self.general
+        if is_literal and self.general_trigger and not self.general_trigger.search(near):
+            general = ()
         for name in self._candidates(subject):
-            rules = self.by_program.get(name)
-            for rule in (*rules, *self.general) if rules else self.general:
-                if is_literal and rule.trigger and not self._is_near(rule.trigger, text, subject.context):
+            for rule in (*self.by_program.get(name, ()), *general):
+                if moved and rule.row.unmoved:
+                    continue
+                if is_literal and rule.trigger and not rule.trigger.search(near):
                     continue
                 if name not in rule.row.except_programs and _applies(rule, name, arguments):
                     named = _without_pattern(arguments) if name in self.programs.pattern_first else arguments
+                    named = _without_identity(named) if name in _TAKE_IDENTITY else named
                     named = tuple(_destinations(named)) if rule.row.destination else named
                     if self._names_place(rule, named, subject.context, moved=moved):
                         yield rule.row
@@ -338,6 +350,11 @@ def _destinations(arguments: tuple[str, ...]) -> Iterator[str]:
             yield argument[found.end() :]
 
 
+def _any_of(triggers: Sequence[re.Pattern[str] | None]) -> re.Pattern[str] | None:
+    patterns = [trigger.pattern for trigger in triggers if trigger]
+    return re.compile("|".join(patterns)) if patterns and len(patterns) == len(triggers) else None
+
+
 def _indexed(pairs: Iterable[tuple[str, FloorRule]]) -> dict[str, tuple[FloorRule, ...]]:
     index: dict[str, tuple[FloorRule, ...]] = {}
     for name, rule in pairs:
@@ -355,6 +372,14 @@ def _without_pattern(arguments: tuple[str, ...]) -> tuple[str, ...]:
         return arguments
     first = next((place for place, argument in enumerate(arguments) if not is_option(argument)), len(arguments))
     return arguments[:first] + arguments[first + 1 :]
+
+
+def _without_identity(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    # A key to log in with is used, not shown.
+    for place, argument in enumerate(arguments):
+        if argument in ("-i", "--private-key"):
+            return arguments[:place] + _without_identity(arguments[place + 2 :])
+    return arguments
 
 
 def _sorted(value: object) -> object:

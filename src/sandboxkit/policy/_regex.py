@@ -57,6 +57,7 @@ class _Node:
 
     kind: str
     test: _Test | None = None
+    literal: str = ""
     parts: tuple[_Node, ...] = ()
     low: int = 1
     high: int | None = 1
@@ -75,7 +76,17 @@ class LinearRegex:
         RegexError: The pattern is too long or not of this dialect.
     """
 
-    __slots__ = ("_final", "_remembered", "_sets", "_start", "_states", "_steps", "has_alternatives", "pattern")
+    __slots__ = (
+        "_final",
+        "_remembered",
+        "_required",
+        "_sets",
+        "_start",
+        "_states",
+        "_steps",
+        "has_alternatives",
+        "pattern",
+    )
 
     def __init__(self, pattern: str) -> None:
         if len(pattern) > MAX_PATTERN:
@@ -84,6 +95,7 @@ class LinearRegex:
         self._states: list[_State] = []
         node = _Parser(pattern).parse()
         self.has_alternatives = node.kind == "any"
+        self._required = _required(node)
         first, self._final = self._build(node)
         self._start = self._closure({first})
         self._forget()
@@ -92,6 +104,8 @@ class LinearRegex:
         """
         Whether the whole of *text* is in the language of the pattern.
         """
+        if self._required not in text:
+            return False
         steps = self._steps
         place = 0
         for char in text:
@@ -246,6 +260,19 @@ class LinearRegex:
             here = end
 
 
+def _required(node: _Node) -> str:
+    """
+    The longest text that stands in every text of the language, as far as it is plain.
+    """
+    runs = [""]
+    for part in node.parts if node.kind == "all" else ():
+        if part.kind == "char" and part.literal:
+            runs[-1] += part.literal
+        else:
+            runs.append("")
+    return max(runs, key=len)
+
+
 class _Parser:
     """
     Recursive descent over the pattern.
@@ -295,7 +322,7 @@ class _Parser:
         if char == "[":
             return _Node("char", test=self._class())
         if char == "\\":
-            return _Node("char", test=self._escape())
+            return self._escape()
         if char == ".":
             return _Node("char", test=lambda _: True)
         if char in "*+?{":
@@ -304,7 +331,7 @@ class _Parser:
             raise self._error(
                 f"{char!r} is not needed: the whole command is matched; write '\\{char}' for the character"
             )
-        return _Node("char", test=char.__eq__)
+        return _Node("char", test=char.__eq__, literal=char)
 
     def _group(self) -> _Node:
         if self._pattern.startswith("?:", self._position):
@@ -353,12 +380,13 @@ class _Parser:
             raise self._error(f"a repetition goes from at most {_MAX_REPEAT} up to at most {_MAX_REPEAT}")
         return least, most
 
-    def _escape(self) -> _Test:
+    def _escape(self) -> _Node:
         char = self._take()
         if char.lower() in _CLASSES and char.isascii():
             members = _CLASSES[char.lower()]
-            return members.__contains__ if char.islower() else lambda c: c not in members
-        return self._escaped(char).__eq__
+            return _Node("char", test=members.__contains__ if char.islower() else lambda c: c not in members)
+        literal = self._escaped(char)
+        return _Node("char", test=literal.__eq__, literal=literal)
 
     def _escaped(self, char: str) -> str:
         if char in _ESCAPES:
