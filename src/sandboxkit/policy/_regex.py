@@ -10,7 +10,8 @@ Source: Ken Thompson, "Regular Expression Search Algorithm" (1968).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 __all__ = ["MAX_PATTERN", "LinearRegex", "RegexError"]
@@ -78,8 +79,8 @@ class LinearRegex:
 
     __slots__ = (
         "_final",
+        "_needs",
         "_remembered",
-        "_required",
         "_sets",
         "_start",
         "_states",
@@ -95,7 +96,7 @@ class LinearRegex:
         self._states: list[_State] = []
         node = _Parser(pattern).parse()
         self.has_alternatives = node.kind == "any"
-        self._required = _required(node)
+        self._needs = tuple(re.compile("|".join(map(re.escape, literals))) for literals in _needed(node))
         first, self._final = self._build(node)
         self._start = self._closure({first})
         self._forget()
@@ -104,8 +105,9 @@ class LinearRegex:
         """
         Whether the whole of *text* is in the language of the pattern.
         """
-        if self._required not in text:
-            return False
+        for literals in self._needs:
+            if not literals.search(text):
+                return False
         steps = self._steps
         place = 0
         for char in text:
@@ -260,9 +262,23 @@ class LinearRegex:
             here = end
 
 
-def _required(node: _Node) -> str:
+def _needed(node: _Node) -> Iterator[tuple[str, ...]]:
     """
-    The longest text that stands in every text of the language, as far as it is plain.
+    Texts of which one stands in every text of the language, as often as that is plain to
+    see: looked for before the automaton runs, since that takes a look at each character.
+    """
+    run = _run(node)
+    if len(run) > 1:
+        yield (run,)
+    for part in node.parts if node.kind == "all" else ():
+        runs = tuple(_run(choice) for choice in part.parts) if part.kind == "any" else ()
+        if runs and min(map(len, runs)) > 1:
+            yield runs
+
+
+def _run(node: _Node) -> str:
+    """
+    The longest literal in a sequence.
     """
     runs = [""]
     for part in node.parts if node.kind == "all" else ():
