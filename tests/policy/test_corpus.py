@@ -25,6 +25,8 @@ def rows(name: str) -> list[Row]:
 
 BYPASS = rows("policy_bypass.jsonl")
 OK = rows("policy_ok.jsonl")
+MORE_BYPASS = rows("policy_more_bypass.jsonl")
+MORE_OK = rows("policy_more_ok.jsonl")
 
 
 def action(row: Row) -> PolicyAction:
@@ -45,12 +47,22 @@ def test_ordinary_command_is_not_denied(row: Row) -> None:
     assert action(row) < PolicyAction.DENY
 
 
-def table() -> dict[str, Counter[str]]:
+def test_no_further_bypass_is_allowed() -> None:
+    assert all(row["must_not"] == "allow" for row in MORE_BYPASS)
+    assert [row["id"] for row in MORE_BYPASS if action(row) is PolicyAction.ALLOW] == []
+
+
+def test_no_further_ordinary_command_is_denied() -> None:
+    assert all(row["must_not"] == "deny" for row in MORE_OK)
+    assert [row["id"] for row in MORE_OK if action(row) is PolicyAction.DENY] == []
+
+
+def table(*chosen: Row) -> dict[str, Counter[str]]:
     """
     Per category: rows, rows that came out as their ideal, and as each action.
     """
     found: dict[str, Counter[str]] = {}
-    for row in (*BYPASS, *OK):
+    for row in chosen:
         counts = found.setdefault(str(row["category"]), Counter())
         counts["rows"] += 1
         counts["ideal"] += str(action(row)) == row["ideal"]
@@ -63,15 +75,27 @@ def share(found: list[Row], ideal: str | None = None) -> float:
     return sum(str(action(row)) == row["ideal"] for row in chosen) / len(chosen)
 
 
-def test_the_scores_do_not_fall() -> None:
+def show(*chosen: Row) -> None:
     print(f"\n{'category':16}{'rows':>6}{'ideal':>7}{'allow':>7}{'sandbox':>9}{'ask':>6}{'deny':>6}")
-    for category, counts in sorted(table().items()):
+    for category, counts in sorted(table(*chosen).items()):
         print(
             f"{category:16}{counts['rows']:>6}{counts['ideal']:>7}"
             f"{counts['allow']:>7}{counts['sandbox']:>9}{counts['ask']:>6}{counts['deny']:>6}"
         )
+
+
+def test_the_scores_do_not_fall() -> None:
+    show(*BYPASS, *OK)
     assert share(BYPASS, "deny") >= 0.97
     assert share(OK, "allow") >= 0.97
     assert share([*BYPASS, *OK]) >= 0.95
     assert share(OK, "sandbox") >= 0.99
     assert share(OK, "ask") >= 0.99
+
+
+def test_the_scores_of_the_further_rows_do_not_fall() -> None:
+    show(*MORE_BYPASS, *MORE_OK)
+    assert share(MORE_BYPASS, "deny") >= 0.95
+    assert share(MORE_OK, "allow") >= 0.97
+    assert share(MORE_OK, "sandbox") >= 0.97
+    assert share([*MORE_BYPASS, *MORE_OK]) >= 0.92

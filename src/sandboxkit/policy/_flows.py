@@ -99,7 +99,7 @@ class _Flows:
         if group == "tellers":
             return name in programs.tellers or self._floor.tells(part)
         if group == "searchers":
-            places = self._floor.places["system"]
+            places = self._floor.places["system-root"]
             return name in programs.searchers and any(places.holds(word, _NOWHERE) for word in part.argv[1:])
         if name == "tr":
             # It hides nothing where it only leaves characters out.

@@ -22,12 +22,14 @@ _VERSION = re.compile(r"[-.0-9]+$")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\(\)|%%|\[.*?\])?)\+?=(.*)", re.DOTALL)
 _STRINGS = re.compile(r"\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`((?:[^`\\\n]|\\.)*)`")
 _STARTS = re.compile(
-    r"system|exec|popen|spawn|\brun\b|call|check_|output|shell|\bqx\b|`|%x|\||Process|child_|eval|open3|subprocess|\bos\.|ssh",
+    r"system|exec|popen|spawn|\brun\b|\bcall\b|check_|getoutput|\bqx\b|%x|child_|\beval\b|open3|subprocess|\bos\b|open\b[^\n]{0,30}[\"']\s*\|",
     re.IGNORECASE,
 )
+_PIPED = re.compile(r"[`|]")
+_CALL = re.compile(r"(?<![.\w])\w+\s*\(\s*[frbu]*$")
 _PRINTING = re.compile(r"(?:print\w*|log|puts|echo|write\w*|info|warn\w*|error|assert\w*)\s*\(?\s*[frbu]*$")
 """
-Code without any of the first starts no program by a string behind one of the second.
+Code without what starts programs may still do so by a name of its own, but not by one of these.
 """
 _NEEDS_SHELL = re.compile(r"[\s;&|<>()`$]")
 _STDIN_READERS = frozenset(("at", "batch"))
@@ -667,10 +669,21 @@ def _code(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     return Carried([inner for code in codes for inner in _strings(code, is_piped=is_piped)], None) if codes else None
 
 
+def _is_handed(before: str) -> bool:
+    """
+    Whether a string behind *before* is the argument of a function that may be any.
+    """
+    return bool(_CALL.search(before)) and not _PRINTING.search(before)
+
+
 def _strings(code: str, *, is_piped: bool) -> Iterator[Inner]:
     # What it prints may be what another program of the pipeline executes.
-    may_start = is_piped or _STARTS.search(code)
-    found = [each for each in _STRINGS.finditer(code) if may_start or not _PRINTING.search(code, 0, each.start())]
+    may_start = (
+        is_piped
+        or _STARTS.search(code)
+        or _PIPED.search(_STRINGS.sub(lambda each: each[0][0] if each[3] else "", code))
+    )
+    found = [each for each in _STRINGS.finditer(code) if may_start or _is_handed(code[: each.start()][-80:])]
     strings = [next(filter(None, each.groups()), "") for each in found[:_MAX_STRINGS]]
     for text in strings:
         text = re.sub(r"\\(.)", r"\1", text)
