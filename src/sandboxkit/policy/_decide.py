@@ -21,6 +21,7 @@ from sandboxkit.model import (
     RuleMatch,
     Setting,
     Unknown,
+    is_inside,
 )
 from sandboxkit.policy._flows import flow_findings
 from sandboxkit.policy._numbers import with_parts
@@ -156,6 +157,11 @@ class _Decision:
         if self._flows:
             rows += self._flows.get(index, ())
         action, why = _adjusted(part, verdicts)
+        if moved and action is PolicyAction.ALLOW and part.program == "git" and _is_outside(context):
+            action, why = (
+                PolicyAction.ASK,
+                "it reads a repository outside of the workspace, whose settings can run programs",
+            )
         if rows:
             action, why = PolicyAction.DENY, ""
         elif part.stands(Setting.SUSPECT):
@@ -296,6 +302,11 @@ def _adjusted(part: SimpleCommand, verdicts: Sequence[_Verdict]) -> tuple[Policy
     if part.stands(Setting.FOREIGN) and action < PolicyAction.SANDBOX:
         return PolicyAction.SANDBOX, "another shell than bash reads it, perhaps differently"
     return action, ""
+
+
+def _is_outside(context: EvaluationContext) -> bool:
+    roots = context.workspace_roots
+    return bool(roots and context.cwd) and not any(is_inside(str(context.cwd), str(root)) for root in roots)
 
 
 def _hits(layer: Layer, subject: Subject) -> tuple[_Hit, ...]:
