@@ -18,7 +18,7 @@ def main() -> None:
         result = sk.sync.run("echo hello > greeting.txt && cat greeting.txt", spec=spec, cwd=workspace)
         print(result.text().strip(), "-", result.outcome)
 
-        result = sk.sync.run(["touch", "/usr/bin/surprise"], spec=spec, cwd=workspace)
+        result = sk.sync.run(["touch", "/srv/surprise"], spec=spec, cwd=workspace)
         print(result.text("stderr").strip(), "-", result.outcome)
 
         try:

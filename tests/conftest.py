@@ -15,10 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+hypothesis.settings.register_profile("sandboxkit", deadline=None)  # a busy machine may take its time
+hypothesis.settings.load_profile("sandboxkit")
 
 PR_SET_CHILD_SUBREAPER = 36
 """From linux/prctl.h: orphans among our descendants come back to us, so none can hide."""

@@ -615,7 +615,7 @@ async def test_an_explanation_of_a_text_shows_the_bash_that_runs(tmp_path: Path)
     found = await AutoSandboxRouter().explain("echo a | cat", cwd=tmp_path)
     assert found.plan
     assert found.plan.confinement
-    assert found.plan.confinement.argv[1:] == ("--noprofile", "--norc", "-c", "echo a | cat")
+    assert found.plan.confinement.argv[1:] == ("--noprofile", "--norc", "-c", "--", "echo a | cat")
 
 
 async def test_an_explanation_of_a_direct_run(tmp_path: Path) -> None:

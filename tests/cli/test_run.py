@@ -52,7 +52,10 @@ def test_a_code_that_is_ours_is_never_the_commands(cli: Cli, code: int) -> None:
 def test_a_signal_is_128_and_its_number(cli: Cli) -> None:
     done = cli("run", "--", "python3", "-c", "import os; os.kill(os.getpid(), 15)")
     assert done.returncode == 128 + signal.SIGTERM
-    assert record(cli("run", "--json", "--", "python3", "-c", "import os; os.kill(os.getpid(), 11)"))["result"]["signal"] == signal.SIGSEGV
+    assert (
+        record(cli("run", "--json", "--", "python3", "-c", "import os; os.kill(os.getpid(), 11)"))["result"]["signal"]
+        == signal.SIGSEGV
+    )
 
 
 def test_a_timeout_is_said(cli: Cli) -> None:

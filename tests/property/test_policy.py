@@ -99,10 +99,10 @@ def test_a_project_rule_never_loosens(
     (directory / "project.json").write_text(json.dumps({"rules": [rule.to_dict()]}))
     try:
         without = ExecPolicy.from_files(user=directory / "user.json")
+        with_project = ExecPolicy.from_files(user=directory / "user.json", project=directory / "project.json")
     except PolicyError:
         assume(False)
         raise
-    with_project = ExecPolicy.from_files(user=directory / "user.json", project=directory / "project.json")
     assert action(with_project, command) >= action(without, command)
 
 

@@ -213,9 +213,7 @@ def test_a_suspected_pipe_is_linked() -> None:
     assert parts[parts[index].reads_from[0]].argv == ("curl", "x")
 
 
-@pytest.mark.parametrize(
-    "argv", [["ls", "*; rm -rf /"], ("cd", "$HOME"), ["", "x"], ["a", "b\n\tc"], ["if"]]
-)
+@pytest.mark.parametrize("argv", [["ls", "*; rm -rf /"], ("cd", "$HOME"), ["", "x"], ["a", "b\n\tc"], ["if"]])
 def test_a_list_is_never_read_as_shell(argv: list[str]) -> None:
     assert parse(argv) == Command(source=None, parts=(SimpleCommand(tuple(argv)),), argv=tuple(argv))
 
