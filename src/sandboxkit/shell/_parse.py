@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from sandboxkit.errors import CommandError
 from sandboxkit.model import Command, Setting, SimpleCommand
-from sandboxkit.shell._read import Found, read, read_roughly, read_words
+from sandboxkit.shell._lines import pieces
+from sandboxkit.shell._read import Found, read, read_pieces, read_roughly, read_words
 from sandboxkit.shell._unsure import TooMuchError, UnsureError
 from sandboxkit.shell._unwrap import starts_others
 from sandboxkit.shell._words import words
@@ -112,7 +113,11 @@ def _text(text: str) -> Command:
     try:
         if _has_invisible(text):
             raise UnsureError("it has a control or invisible character")
-        read(text, found)
+        plain = pieces(text)
+        if plain is not None:
+            read_pieces(plain, found)
+        else:
+            read(text, found)
     except UnsureError as problem:
         return _opaque(text, str(problem))
     except TooMuchError as problem:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sandboxkit.model import PIPES, UNKNOWN, Assignment, Doubt, Redirect, Setting, SimpleCommand, Unknown
 from sandboxkit.shell._escape import printed
 from sandboxkit.shell._lexer import Lexer
+from sandboxkit.shell._lines import Piece, settings
 from sandboxkit.shell._prepare import HereDocument, Prepared, prepare
 from sandboxkit.shell._suspects import suspects
 from sandboxkit.shell._tables import RESERVED
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from tree_sitter import Node
 
-__all__ = ["MAX_COMMANDS", "Found", "read", "read_roughly", "read_words"]
+__all__ = ["MAX_COMMANDS", "Found", "read", "read_pieces", "read_roughly", "read_words"]
 
 MAX_COMMANDS = 200
 """
@@ -47,6 +48,7 @@ _BLANKS = frozenset((b" ", b"\t", b"\n"))
 _SEPARATORS = frozenset((";", "&", "\n"))
 _DECLARES = frozenset(("declare", "typeset", "local", "readonly", "export"))
 _NEEDS = {"printf": ("-v",), "wait": ("-p",)}
+_ALONE = Setting.PIPELINE | Setting.BACKGROUND
 _SETTERS = _DECLARES | {"read", "mapfile", "readarray", "getopts", "unset", "let", "wait", "printf"}
 _COMPOUND = RESERVED - {"time", "coproc", "[["}
 
@@ -133,6 +135,36 @@ def read_words(part: SimpleCommand, found: Found) -> None:
     _Starter(found).start(index, part, _TOP)
 
 
+def read_pieces(found_pieces: list[Piece], found: Found) -> None:
+    """
+    Adds the commands of a line of plain words, and what they start.
+
+    Raises:
+        UnsureError: It is not certain what one starts.
+        TooMuchError: It holds more than is read.
+    """
+    starter = _Starter(found)
+    cwd: str | None = None
+    last = -1
+    for piece, setting in zip(found_pieces, settings(found_pieces), strict=True):
+        index = found.reserve()
+        part = SimpleCommand(
+            tuple(piece.argv),
+            (piece.start, piece.end),
+            redirects=tuple(piece.redirects),
+            setting=setting,
+            reads_from=(last,) if piece.before in ("|", "|&") else (),
+            cwd=cwd,
+        )
+        found.parts[index] = part
+        last, starts, end = index, piece.starts, piece.end
+        place = _TOP._replace(setting=setting)
+        starter.start(index, part, place, lambda word: (starts[word], end))  # noqa: B023 - called at once
+        starter.note_files(part, place)
+        if part.argv[0] == "cd" and not int.__and__(setting, _ALONE):
+            cwd = _directory(part, cwd)
+
+
 def read_roughly(text: str, found: Found, place: _Place | None = None, span: tuple[int, int] | None = None) -> None:
     """
     Adds what may be a command in *text* that cannot be read, and what that would start.
@@ -199,6 +231,15 @@ class _Starter:
         for each in inner.commands:
             span = span_of(each.start) if span_of and each.start else part.span
             self._inner(index, part, each, place._replace(stdin=stdin), span)
+
+    def note_files(self, part: SimpleCommand, place: _Place) -> None:
+        """
+        Keeps what *part* prints into files, which later commands may run.
+        """
+        if part.redirects and part.argv[0] in _PRINTS:
+            output = self._stdin(part, place) if part.argv[0] == "cat" else printed(part.argv)
+            targets = [redirect.target for redirect in part.redirects if redirect.writes]
+            self._found.files.update((_here(target), output.text) for target in targets if output)
 
     def _written(self, part: SimpleCommand) -> str | None:
         """
@@ -615,10 +656,7 @@ class _Reader(_Starter):
         What later commands see of *part*: variables, and the directory.
         """
         argv, variables = part.argv, self._found.variables
-        if part.redirects and argv[0] in _PRINTS:
-            output = self._stdin(part, place) if argv[0] == "cat" else printed(argv)
-            targets = [redirect.target for redirect in part.redirects if redirect.writes]
-            self._found.files.update((_here(target), output.text) for target in targets if output)
+        self.note_files(part, place)
         if argv == ("exec",) and any(redirect.operator.startswith("<") for redirect in part.redirects):
             raise UnsureError("it changes where everything behind it reads from")
         if argv[0] in _MOVES:
