@@ -37,12 +37,14 @@ if TYPE_CHECKING:
     from sandboxkit.policy._match import CompiledRule
     from sandboxkit.policy._rule import PolicyRule
 
-__all__ = ["decide"]
+__all__ = ["Judgement", "Judgements", "decide"]
 
 _NOWHERE = EvaluationContext()
 _SOME_FILE = Unknown(Doubt.VALUE)
 _UNSEEN = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]")
 _COMPARES = frozenset(("test", "[", "[[", ":"))
+_DECIDING = Setting.SUSPECT | Setting.FOREIGN | Setting.REMOTE
+_MAX_JUDGEMENTS = 2048
 _NOT_FILES = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/full", "/dev/tty"))
 
 
@@ -95,7 +97,34 @@ class _Verdict(NamedTuple):
         ]
 
 
-def decide(rules: RuleSet, command: Command, context: EvaluationContext | None) -> PolicyEvaluation:
+class Judgement(NamedTuple):
+    """
+    What is said about a part wherever it stands.
+
+    Attributes:
+        action: The action.
+        reason: Why, in one sentence.
+        verdicts: What the rules say about what it does.
+        rows: The rows of the floor it falls under.
+        notes: Which rules nearly matched.
+    """
+
+    action: PolicyAction
+    reason: str
+    verdicts: tuple[_Verdict, ...]
+    rows: tuple[FloorRow, ...]
+    notes: tuple[str, ...]
+
+
+Judgements = dict[object, Judgement]
+"""
+Judgements of one rule set in one context, by everything they depend on.
+"""
+
+
+def decide(
+    rules: RuleSet, command: Command, context: EvaluationContext | None, judgements: Judgements | None = None
+) -> PolicyEvaluation:
     """
     What *rules* say about *command*.
 
@@ -103,12 +132,21 @@ def decide(rules: RuleSet, command: Command, context: EvaluationContext | None) 
     priority, among equals by the strictest; the project's rules and the floor can
     then only make it stricter. Parts combine by `max`. An opaque command is at least
     `ask`; what can be seen in it can only make that stricter.
+
+    Args:
+        rules: The rules.
+        command: The command.
+        context: Where it would run.
+        judgements: Where judgements of parts are remembered, for these rules and this
+            context alone; None where they may change.
     """
     if command.unread:
         reason = f"denied: {command.opaque}, so it was not read; put it into a file and run that"
         return PolicyEvaluation(PolicyAction.DENY, reason, command, rules_digest=rules.digest)
     context = context or _NOWHERE
-    return _Decision(rules, command, with_parts(context, command) if rules.counts else context).evaluation()
+    if rules.counts:
+        context, judgements = with_parts(context, command), None
+    return _Decision(rules, command, context, judgements).evaluation()
 
 
 _action = attrgetter("action")
@@ -119,10 +157,13 @@ class _Decision:
     One command while it is decided.
     """
 
-    def __init__(self, rules: RuleSet, command: Command, context: EvaluationContext) -> None:
+    def __init__(
+        self, rules: RuleSet, command: Command, context: EvaluationContext, judgements: Judgements | None
+    ) -> None:
         self._rules = rules
         self._command = command
         self._context = context
+        self._judgements = judgements
         self._verdicts: list[_Verdict] = []
         self._flows: dict[int, list[FloorRow]] = {}
         for row, index in flow_findings(rules.floor, command):
@@ -151,29 +192,53 @@ class _Decision:
         )
 
     def _part(self, index: int, part: SimpleCommand) -> PartDecision:
+        rows = self._flows.get(index, []) if self._flows else []
+        judged = self._judged(part, rows)
+        self._verdicts += judged.verdicts
+        matches = _floor_matches(judged.rows, index, part) if judged.rows else []
+        for verdict in judged.verdicts:
+            matches += verdict.matches(judged.action, index, part.span)
+        return PartDecision(index, judged.action, judged.reason, tuple(matches), judged.notes)
+
+    def _judged(self, part: SimpleCommand, rows: list[FloorRow]) -> Judgement:
+        """
+        What is said about *part*; remembered where nothing but itself decides.
+        """
+        if rows or self._command.functions or self._judgements is None:
+            return self._judge(part, rows)
+        key = (
+            part.argv,
+            part.unknown,
+            part.own,
+            part.assignments,
+            part.redirects,
+            part.cwd,
+            int.__and__(part.setting, _DECIDING),
+            part.span is None,
+        )
+        judged = self._judgements.get(key)
+        if judged is None:
+            if len(self._judgements) >= _MAX_JUDGEMENTS:
+                self._judgements.clear()
+            judged = self._judgements[key] = self._judge(part, rows)
+        return judged
+
+    def _judge(self, part: SimpleCommand, flows: list[FloorRow]) -> Judgement:
         context, moved = self._place(part)
         verdicts = [self._verdict(part, act, context) for act in _acts(part)]
-        rows = list(self._floor(part, verdicts, context, moved=moved))
-        if self._flows:
-            rows += self._flows.get(index, ())
+        rows = [*self._floor(part, verdicts, context, moved=moved), *flows]
         action, why = _adjusted(part, verdicts)
         if moved and action is PolicyAction.ALLOW and part.program == "git" and _is_outside(context):
-            action, why = (
-                PolicyAction.ASK,
-                "it reads a repository outside of the workspace, whose settings can run programs",
-            )
+            action = PolicyAction.ASK
+            why = "it reads a repository outside of the workspace, whose settings can run programs"
         if rows:
             action, why = PolicyAction.DENY, ""
         elif part.stands(Setting.SUSPECT):
             # It may be no command at all, so only a denial counts.
             verdicts = [verdict for verdict in verdicts if verdict.action is PolicyAction.DENY]
             action = PolicyAction.DENY if verdicts else PolicyAction.ALLOW
-        self._verdicts += verdicts
-        matches = _floor_matches(rows, index, part) if rows else []
-        for verdict in verdicts:
-            matches += verdict.matches(action, index, part.span)
         notes = self._notes(verdicts[0].subject) if action is PolicyAction.SANDBOX and part.argv and verdicts else ()
-        return PartDecision(index, action, _sentence(action, matches, why, verdicts), tuple(matches), notes)
+        return Judgement(action, _sentence(action, rows, why, verdicts), tuple(verdicts), tuple(rows), notes)
 
     def _place(self, part: SimpleCommand) -> tuple[EvaluationContext, bool]:
         """
@@ -369,11 +434,13 @@ _VERBS = {
 }
 
 
-def _sentence(action: PolicyAction, matches: Iterable[RuleMatch], why: str, verdicts: Iterable[_Verdict]) -> str:
-    for match in matches:
-        if match.decided and match.action is action:
-            because = match.reason or "a rule says so"
-            return f"{_VERBS[action]}: {because} ({match.level} rule {match.rule_id})"
+def _sentence(action: PolicyAction, rows: Sequence[FloorRow], why: str, verdicts: Iterable[_Verdict]) -> str:
+    if rows:
+        return f"{_VERBS[action]}: {rows[0].reason} ({Level.FLOOR} rule {rows[0].id})"
+    for verdict in verdicts:
+        for hit in verdict.winners if verdict.action is action else ():
+            if hit.action is action:
+                return f"{_VERBS[action]}: {_reason(hit) or 'a rule says so'} ({hit.rule.level} rule {hit.rule.id})"
     if not why:
         reasons = [verdict.otherwise for verdict in verdicts if verdict.action is action and verdict.otherwise]
         why = reasons[0] if reasons else "it starts nothing that needs a rule"

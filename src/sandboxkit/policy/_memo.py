@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sandboxkit.policy._decide import decide
+from sandboxkit.policy._decide import Judgements, decide
 from sandboxkit.shell import parse
 
 if TYPE_CHECKING:
@@ -24,18 +24,20 @@ _MAX_TEXT = 1000
 class Memo:
     """
     The decisions of one rule set in one context. A decision depends on nothing else, so
-    it is the same value again. Threads may share one.
+    it is the same value again, for a whole command and for each part of one. Threads
+    may share one.
 
     Args:
         rules: The rule set.
         context: The context.
     """
 
-    __slots__ = ("_entries", "context", "rules")
+    __slots__ = ("_entries", "_judgements", "context", "rules")
 
     def __init__(self, rules: RuleSet, context: EvaluationContext | None) -> None:
         self.rules = rules
         self.context = context
+        self._judgements: Judgements = {}
         self._entries: dict[str | tuple[str, ...], PolicyEvaluation] = {}
 
     def is_for(self, rules: RuleSet, context: EvaluationContext | None) -> bool:
@@ -56,7 +58,7 @@ class Memo:
             return decide(self.rules, parse(command), self.context)
         found = self._entries.get(command)
         if found is None:
-            found = decide(self.rules, parse(command), self.context)
+            found = decide(self.rules, parse(command), self.context, self._judgements)
             if len(self._entries) >= _MAX_ENTRIES:
                 self._entries.clear()
             self._entries[command] = found
