@@ -24,6 +24,7 @@ _TOKEN = re.compile(
 )
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 _NOT_HERE = (RESERVED | BUILTINS) - {"cd"}
+_MAX_PIECES = 200
 _PIPES = frozenset(("|", "|&"))
 _STARTS = frozenset(("", ";", "&", "\n"))
 _SETTINGS = {
@@ -87,6 +88,8 @@ def pieces(text: str) -> list[Piece] | None:
         at = token.end()
         if kind == "word":
             word = token["word"]
+            if word.isdigit() and text[at : at + 1] in ("<", ">"):
+                return None  # a descriptor of more than one digit
             start = token.start("word")
             if not piece.argv and (
                 "=" in word or word in _NOT_HERE or (not word[0].isalnum() and word[0] not in "./_[")
@@ -108,6 +111,8 @@ def pieces(text: str) -> list[Piece] | None:
                 ):
                     continue
                 return None
+            if len(found) > _MAX_PIECES:
+                return None  # too many are told elsewhere
             piece.after = operator
             found.append(Piece(operator))
         elif not piece.argv:
