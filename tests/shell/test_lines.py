@@ -110,3 +110,11 @@ def test_a_list_behind_a_pipe_reads_nothing() -> None:
 )  # fmt: skip
 def test_what_needs_the_grammar(text: str) -> None:
     assert pieces(text) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 5000 + "(", "a'b'" * 1500 + "(", "x " + "ab" * 4000 + "\\", "a > " + "b'c'" * 1000 + "("]
+)
+def test_long_words_are_told_at_once(text: str) -> None:
+    # Without possessive repetitions the expression would try every way to cut the word.
+    assert pieces(text) is None

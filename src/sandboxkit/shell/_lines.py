@@ -13,7 +13,7 @@ from sandboxkit.shell._tables import BUILTINS, RESERVED
 
 __all__ = ["Piece", "pieces", "settings"]
 
-_WORD = r"(?:[A-Za-z0-9_./:,@%+=^-]+|'[^']*'|\"[^\"$`\\!]*\")+"
+_WORD = r"(?:[A-Za-z0-9_./:,@%+=^-]++|'[^']*+'|\"[^\"$`\\!]*+\")++"
 _ENDS = r"(?=[ \t;&|\n]|$)"
 _TOKEN = re.compile(
     r"[ \t]*(?:"

@@ -44,7 +44,7 @@ _PARAMETER = frozenset(("variable_name", "special_variable_name", "word"))
 _NUMERIC = frozenset("#?$!")
 _LISTS = frozenset("@*")
 _ASSIGNS = re.compile(
-    r"([A-Za-z_]\w*)['\"]?\s*(?:\[[^\]]*\])?\s*(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)|(?:\+\+|--)\s*([A-Za-z_]\w*)"
+    r"\b([A-Za-z_]\w*+)['\"]?\s*(?:\[[^\]]*\])?\s*(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)|(?:\+\+|--)\s*([A-Za-z_]\w*)"
 )
 _NAMES = re.compile(r"[A-Za-z_]\w*")
 _MAX_VALUES = 5
