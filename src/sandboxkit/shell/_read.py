@@ -372,6 +372,7 @@ class _Reader(_Starter):
         self._outside: dict[int, Sequence[Node]] = {}
         self._tokens: set[_Span] = set()
         self._excused: set[_Span] = set()
+        self._walked: list[_Span] = []
         self._redirects: set[int] = set()
         self._parent = 0
         self._found_children: Sequence[Node] = ()
@@ -409,14 +410,22 @@ class _Reader(_Starter):
         """
         Refuses a text whose words and redirections stand elsewhere in another reading.
         """
-        seen, redirects = self._words.seen or set(), self._redirects
+        seen, redirects = self._words.seen, self._redirects
+        known = seen | self._tokens
         if (
-            not lexer.words <= seen | self._tokens
+            not lexer.words <= known
+            or any(self._has_walked(word) for word in lexer.optional - known)
             or not seen - self._excused <= lexer.words | lexer.optional
             or not lexer.redirects <= redirects
             or not redirects <= lexer.redirects | lexer.optional_redirects
         ):
             raise UnsureError("its words cannot be told apart with certainty")
+
+    def _has_walked(self, word: _Span) -> bool:
+        """
+        Whether *word* stands in a substitution whose commands have been read.
+        """
+        return any(start <= word[0] and word[1] <= end for start, end in self._walked)
 
     def read_document(self, body: str) -> None:
         """
@@ -642,7 +651,8 @@ class _Reader(_Starter):
             raise UnsureError(f"it has the reserved word {first!r} where the reader does not expect it")
         if first in ("time", "coproc"):
             # Reserved words too; the grammar takes them for programs.
-            rest = [word for word in words.argv[1:] if word not in ("-p", "--")]
+            rest = words.argv[2:] if words.argv[1:2] == ["-p"] else words.argv[1:]
+            rest = rest[1:] if rest[:1] == ["--"] else rest
             if not rest or (first == "time" and rest[0].startswith("-")):
                 raise UnsureError(f"it has {first!r} in front of nothing, or of an option it does not take")
             for word, literal in zip(words.argv[1:], words.literal[1:], strict=True):
@@ -770,7 +780,7 @@ class _Reader(_Starter):
         operator = ""
         targets = Words()
         dropped = line.words.drop_descriptor(node.start_byte)
-        if dropped and self._words.seen is not None:
+        if dropped:
             self._words.seen.discard(dropped)
         if dropped and self._data[dropped[0] : dropped[0] + 1] == b"{":
             self._words.assigned.append(self._data[dropped[0] + 1 : dropped[1] - 1].decode())
@@ -856,6 +866,7 @@ class _Reader(_Starter):
     def _substitute(self, node: Node, part: int) -> str | None:
         first, cwd, place = len(self._found.parts), self._cwd, self._inside(part)
         assigned, self._words.assigned = self._words.assigned, []
+        records, self._words.records = self._words.records, True
         children = node.children
         if children[0].type == "`" and "\\" in self._words.slice(node):
             # Within backticks a backslash quotes `, \ and $ once more.
@@ -864,8 +875,10 @@ class _Reader(_Starter):
             span = self._span_of(node.start_byte, node.end_byte)
             _Reader(self._found, place, span=span, cwd=cwd).read(text)
         else:
+            self._walked.append((node.start_byte, node.end_byte))
             self._statements(children[1:-1], place)
         self._cwd = cwd
+        self._words.records = records
         self._words.assigned = assigned + self._words.assigned
         added = self._found.parts[first:]
         if len(added) != 1:
@@ -999,12 +1012,11 @@ class _Reader(_Starter):
         index = self._found.reserve()
         line = _Line()
         # Within [[ ]] the words of a command are not told by blanks alone.
-        seen = self._words.seen
-        self._words.seen = seen if opener.type == "[" else None
+        records, self._words.records = self._words.records, opener.type == "["
         self._operands(node, index, line, is_arithmetic=opener.type == "((")
         if opener.type == "((" or (opener.type == "[[" and not _COMPARES.isdisjoint(line.words.argv)):
             self._words.note_assigned(" ".join(line.words.argv))
-        self._words.seen = seen
+        self._words.records = records
         return self._add(index, node, line, place)
 
     def _operands(self, node: Node, part: int, line: _Line, *, is_arithmetic: bool) -> None:

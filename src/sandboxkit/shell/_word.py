@@ -26,6 +26,7 @@ PLAIN = re.compile(r"[A-Za-z0-9_./,@%+=:^-]+")
 """
 A word, or the inside of one, that means itself.
 """
+_ANSI_C = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
 _LEAF = re.compile(r"(?:[^\s\\$`'\"()<>;&|]|\\.)+", re.DOTALL)
 _RANGE = re.compile(r"\{[-+\w.]*\}")
 _NUMBER = re.compile(r"-?[0-9A-Fa-fxX#_a-zA-Z@]+")
@@ -184,7 +185,7 @@ class WordReader:
         evaluate: Reads shell text that expands within the part of that index.
     """
 
-    __slots__ = ("_data", "_evaluate", "_substitute", "_variables", "assigned", "seen")
+    __slots__ = ("_data", "_evaluate", "_substitute", "_variables", "assigned", "records", "seen")
 
     def __init__(
         self,
@@ -194,7 +195,8 @@ class WordReader:
         evaluate: Callable[[str, int, int], None],
     ) -> None:
         self._data = data
-        self.seen: set[tuple[int, int]] | None = set()
+        self.seen: set[tuple[int, int]] = set()
+        self.records = True
         self.assigned: list[str] = []
         self._variables = variables
         self._substitute = substitute
@@ -214,7 +216,7 @@ class WordReader:
             UnsureError: The node is none of those known.
         """
         kind = node.type
-        if self.seen is not None:
+        if self.records:
             self.seen.add((node.start_byte, node.end_byte))
         if kind in ("word", "number"):
             text = self.slice(node)
@@ -283,6 +285,8 @@ class WordReader:
             word.is_quoted = True
             word.text += masked(self.slice(node)[1:-1])
         elif kind == "ansi_c_string":
+            if not _ANSI_C.fullmatch(self.slice(node)):
+                raise UnsureError("its quotes cannot be read with certainty")
             word.is_quoted = True
             word.text += masked(unescape(self.slice(node)[2:-1]))
         elif kind in ("string", "translated_string"):
