@@ -13,15 +13,17 @@ from sandboxkit.shell._tables import BUILTINS, RESERVED
 
 __all__ = ["Piece", "pieces", "settings"]
 
-_WORD = r"(?:[A-Za-z0-9_./:,@%+=^-]++|'[^']*+'|\"[^\"$`\\!]*+\")++"
-_ENDS = r"(?=[ \t;&|\n]|$)"
+# Nothing may follow a word here: then there is no other way to cut it that could be tried.
+_WORD = r"(?:[A-Za-z0-9_./:,@%+=^-]+|'[^']*'|\"[^\"$`\\!]*\")+"
 _TOKEN = re.compile(
     r"[ \t]*(?:"
-    rf"(?P<redirect>(?:(?<![^ \t;&|\n])[0-9]|&)?(?:>>|>\||>|<))(?![<>&(|])[ \t]*(?P<target>{_WORD}){_ENDS}"
-    rf"|(?P<copy>(?:(?<![^ \t;&|\n])[0-9])?[<>]&[0-9]){_ENDS}"
-    rf"|(?P<word>{_WORD})(?=[ \t;&|\n<>]|$)"
+    rf"(?P<redirect>(?:(?<![^ \t;&|\n])[0-9]|&)?(?:>>|>\||>|<))(?![<>&(|])[ \t]*(?P<target>{_WORD})"
+    r"|(?P<copy>(?:(?<![^ \t;&|\n])[0-9])?[<>]&[0-9])"
+    rf"|(?P<word>{_WORD})"
     r"|(?P<operator>&&|\|\||\|&|[;&|\n]))"
 )
+_AFTER_WORD = frozenset(("", *" \t;&|\n<>"))
+_AFTER_FILE = frozenset(("", *" \t;&|\n"))
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 _NOT_HERE = (RESERVED | BUILTINS) - {"cd"}
 _MAX_PIECES = 200
@@ -86,6 +88,8 @@ def pieces(text: str) -> list[Piece] | None:
         piece = found[-1]
         kind = token.lastgroup
         at = token.end()
+        if kind != "operator" and text[at : at + 1] not in (_AFTER_WORD if kind == "word" else _AFTER_FILE):
+            return None
         if kind == "word":
             word = token["word"]
             if word.isdigit() and text[at : at + 1] in ("<", ">"):
