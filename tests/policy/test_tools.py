@@ -425,7 +425,7 @@ git blame --contents x a
 git -c core.pager=sh log
 git -p log
 git --paginate log
-git -C x status
+git -C /x status
 git --git-dir=x status
 git --work-tree=x status
 git --exec-path=x status

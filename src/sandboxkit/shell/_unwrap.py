@@ -4,6 +4,7 @@ What a command starts: the command behind a wrapper, the text handed to a shell.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -34,6 +35,11 @@ Code without what starts programs may still do so by a name of its own, but not 
 _NEEDS_SHELL = re.compile(r"[\s;&|<>()`$]")
 _STDIN_READERS = frozenset(("at", "batch"))
 _GIT_CARRIES = re.compile(r"=|ext::|[a-z]\.[a-z]| -x|--exec|-filter|foreach")
+_GIT_FLAGS = frozenset(
+    """
+    --no-pager -P --no-optional-locks --literal-pathspecs --glob-pathspecs --noglob-pathspecs --icase-pathspecs --no-replace-objects
+    """.split()
+)
 _DESCRIPTORS = (PIPES, "/proc/self/fd/")
 _FIND_STARTS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 _TEXT_ONLY = frozenset(("su", "script"))
@@ -630,6 +636,8 @@ def _git(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     git-remote-ext(1), git 2.43.
     """
     argv, texts = part.argv, []
+    if argv[1:2] and argv[1].startswith("-") and (elsewhere := _git_elsewhere(part)):
+        return elsewhere
     if argv[1:2] != ("bisect",) and not _GIT_CARRIES.search(" ".join(argv)):
         return None
     for at, word in enumerate(argv):
@@ -649,6 +657,30 @@ def _git(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     if argv[1:3] == ("bisect", "run"):
         return Carried([_tail(part, 3)] if len(argv) > 3 else [], 3)
     return Carried([Inner(text=text, setting=Setting.SUSPECT) for text in texts if text.strip()], None)
+
+
+def _git_elsewhere(part: SimpleCommand) -> Carried | None:
+    """
+    `git -C DIR …` is the rest, started in DIR. Only options that change nothing else may
+    stand around it.
+    """
+    argv, at, own, cwd = part.argv, 1, 0, part.cwd
+    while at < len(argv) and not _is_unknown(part, at):
+        if argv[at] == "-C" and at + 1 < len(argv) and not _may_be_several(part, at + 1):
+            cwd = posixpath.join(cwd or "", argv[at + 1])
+            own = at = at + 2
+        elif argv[at] in _GIT_FLAGS:
+            at += 1
+        else:
+            break
+    if not own or own >= len(argv):
+        return None
+    inner = _tail(part, own - 1, cwd=cwd)
+    return Carried([replace(inner, argv=("git", *inner.argv[1:]), unknown=_without_first(inner), start=own)], own)
+
+
+def _without_first(inner: Inner) -> tuple[tuple[int, Unknown], ...]:
+    return tuple((index, doubt) for index, doubt in inner.unknown if index)
 
 
 def _code(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
