@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag, auto
 
+from sandboxkit.model._quick import quick
+
 __all__ = ["PIPES", "UNKNOWN", "Assignment", "Command", "Doubt", "Redirect", "Setting", "SimpleCommand", "Unknown"]
 
 UNKNOWN = "\N{HORIZONTAL ELLIPSIS}"
@@ -34,6 +36,7 @@ class Doubt(IntEnum):
     """Any number of words, also none."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Unknown:
     """
@@ -89,6 +92,7 @@ class Setting(IntFlag):
     """It was seen in text that could not be read with certainty, and may not run at all."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """
@@ -107,6 +111,7 @@ class Assignment:
     is_exported: bool = False
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Redirect:
     """
@@ -138,6 +143,7 @@ class Redirect:
         return ">" in self.operator
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class SimpleCommand:
     """
@@ -200,6 +206,7 @@ class SimpleCommand:
         return bool(self.unknown) and self.unknown[0][0] == 0
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Command:
     """

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+from sandboxkit.model._quick import quick
+
 if TYPE_CHECKING:
     from sandboxkit.model._command import Command
     from sandboxkit.model._spec import SandboxSpec
@@ -58,6 +60,7 @@ class Level(IntEnum):
         return self.name.lower()
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class RuleMatch:
     """
@@ -87,6 +90,7 @@ class RuleMatch:
     words: tuple[str, ...] = ()
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class PartDecision:
     """
@@ -109,6 +113,7 @@ class PartDecision:
     notes: tuple[str, ...] = ()
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class PolicyEvaluation:
     """

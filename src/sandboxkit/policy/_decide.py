@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from enum import Enum, auto
 from functools import reduce
-from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from sandboxkit.model import (
@@ -29,9 +29,9 @@ from sandboxkit.policy._paths import located
 from sandboxkit.policy._subject import Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from sandboxkit.model import Command, Redirect, SandboxSpec, SimpleCommand
+    from sandboxkit.model import Command, SandboxSpec, SimpleCommand
     from sandboxkit.policy._floor import FloorRow
     from sandboxkit.policy._layer import Layer, RuleSet
     from sandboxkit.policy._match import CompiledRule
@@ -50,11 +50,12 @@ _NOT_FILES = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin",
 
 class _Hit(NamedTuple):
     """
-    A rule that matched, with what it says about this command.
+    A rule that matched, with what it says about this command, and why.
     """
 
     rule: CompiledRule
     action: PolicyAction
+    reason: str
 
 
 class _Verdict(NamedTuple):
@@ -68,33 +69,39 @@ class _Verdict(NamedTuple):
         winners: The rules of the deciding level and priority, and all of the project's.
         is_direct: Whether the built-in table lets the tool run outside a box.
         otherwise: Why, where no rule decided.
+        nearly: The built-in rules that would have allowed it, but for an argument.
     """
 
     subject: Subject
     action: PolicyAction
-    hits: tuple[_Hit, ...]
-    winners: tuple[_Hit, ...]
+    hits: Sequence[_Hit]
+    winners: Sequence[_Hit]
     is_direct: bool
     otherwise: str
+    nearly: Sequence[CompiledRule]
 
     def matches(self, action: PolicyAction, part: int, span: tuple[int, int] | None) -> list[RuleMatch]:
         """
         The hits as the evaluation reports them, for a part that came out as *action*.
         """
-        winners = {id(hit) for hit in self.winners}
-        return [
-            RuleMatch(
-                hit.rule.id,
-                hit.rule.level,
-                hit.action,
-                _reason(hit),
-                hit.action is action and id(hit) in winners,
-                part,
-                span,
-                self.subject.argv,
-            )
-            for hit in self.hits
-        ]
+        words, winners = self.subject.argv, self.winners
+        found = []
+        for hit in self.hits:
+            rule, said, reason = hit
+            decided = said is action and hit in winners
+            found.append(RuleMatch(rule.id, rule.level, said, reason, decided, part, span, words))
+        return found
+
+    def notes(self) -> tuple[str, ...]:
+        """
+        Which argument it was that kept each rule from allowing it.
+        """
+        objections = ((rule, rule.objection(self.subject)) for rule in self.nearly)
+        return tuple(
+            f"{argument!r} is not among the arguments that {rule.id} takes ({rule.reason})"
+            for rule, argument in objections
+            if argument is not None
+        )
 
 
 class Judgement(NamedTuple):
@@ -149,13 +156,12 @@ def decide(
     return _Decision(rules, command, context, judgements).evaluation()
 
 
-_action = attrgetter("action")
-
-
 class _Decision:
     """
     One command while it is decided.
     """
+
+    __slots__ = ("_bounding", "_command", "_context", "_flows", "_is_direct", "_judgements", "_rules")
 
     def __init__(
         self, rules: RuleSet, command: Command, context: EvaluationContext, judgements: Judgements | None
@@ -163,49 +169,55 @@ class _Decision:
         self._rules = rules
         self._command = command
         self._context = context
-        self._judgements = judgements
-        self._verdicts: list[_Verdict] = []
+        # A part on its own is remembered with its text.
+        self._judgements = judgements if len(command.parts) > 1 and not command.functions else None
+        self._bounding: list[PolicyRule] = []
+        self._is_direct = False
         self._flows: dict[int, list[FloorRow]] = {}
-        for row, index in flow_findings(rules.floor, command):
-            self._flows.setdefault(index, []).append(row)
+        if len(command.parts) > 1:
+            for row, index in flow_findings(rules.floor, command):
+                self._flows.setdefault(index, []).append(row)
 
     def evaluation(self) -> PolicyEvaluation:
         command = self._command
         parts = tuple([self._part(index, part) for index, part in enumerate(command.parts)])
-        strictest = max(parts, key=_action) if parts else None
-        action, reason = (strictest.action, strictest.reason) if strictest else (PolicyAction.ALLOW, "")
+        action, reason = PolicyAction.ALLOW, ""
+        for part in parts:
+            if part.action > action or not reason:
+                action, reason = part.action, part.reason
         if command.opaque is not None and action < PolicyAction.DENY:
             action = PolicyAction.ASK
             reason = f"needs approval: {command.opaque}"
-        is_direct = action is PolicyAction.ALLOW and command.argv is not None and len(parts) == 1
-        bounding = [hit.rule.rule for verdict in self._verdicts for hit in verdict.winners if hit.rule.bounds]
+        bounding = self._bounding
         return PolicyEvaluation(
-            action=action,
-            reason=reason or f"{_VERBS[action]}: it starts no program",
-            command=command,
-            parts=parts,
-            matches=parts[0].matches if len(parts) == 1 else tuple([match for part in parts for match in part.matches]),
-            is_direct=is_direct and self._verdicts[0].is_direct,
-            max_timeout=_max_timeout(bounding) if bounding else None,
-            spec=_spec(bounding) if bounding else None,
-            rules_digest=self._rules.digest,
+            action,
+            reason or f"{_VERBS[action]}: it starts no program",
+            command,
+            parts,
+            parts[0].matches if len(parts) == 1 else tuple([match for part in parts for match in part.matches]),
+            self._is_direct and action is PolicyAction.ALLOW and command.argv is not None and len(parts) == 1,
+            _max_timeout(bounding) if bounding else None,
+            _spec(bounding) if bounding else None,
+            self._rules.digest,
         )
 
     def _part(self, index: int, part: SimpleCommand) -> PartDecision:
-        rows = self._flows.get(index, []) if self._flows else []
-        judged = self._judged(part, rows)
-        self._verdicts += judged.verdicts
+        flows = self._flows.get(index, ()) if self._flows else ()
+        judged = self._judge(part, flows) if flows or self._judgements is None else self._judged(part, self._judgements)
+        action = judged.action
         matches = _floor_matches(judged.rows, index, part) if judged.rows else []
         for verdict in judged.verdicts:
-            matches += verdict.matches(judged.action, index, part.span)
-        return PartDecision(index, judged.action, judged.reason, tuple(matches), judged.notes)
+            if verdict.hits:
+                matches += verdict.matches(action, index, part.span)
+                self._bounding += [hit.rule.rule for hit in verdict.winners if hit.rule.bounds]
+        if not index:
+            self._is_direct = bool(judged.verdicts) and judged.verdicts[0].is_direct
+        return PartDecision(index, action, judged.reason, tuple(matches), judged.notes)
 
-    def _judged(self, part: SimpleCommand, rows: list[FloorRow]) -> Judgement:
+    def _judged(self, part: SimpleCommand, judgements: Judgements) -> Judgement:
         """
-        What is said about *part*; remembered where nothing but itself decides.
+        What is said about *part*, where nothing but itself decides.
         """
-        if rows or self._command.functions or self._judgements is None:
-            return self._judge(part, rows)
         key = (
             part.argv,
             part.unknown,
@@ -216,29 +228,34 @@ class _Decision:
             int.__and__(part.setting, _DECIDING),
             part.span is None,
         )
-        judged = self._judgements.get(key)
+        judged = judgements.get(key)
         if judged is None:
-            if len(self._judgements) >= _MAX_JUDGEMENTS:
-                self._judgements.clear()
-            judged = self._judgements[key] = self._judge(part, rows)
+            if len(judgements) >= _MAX_JUDGEMENTS:
+                judgements.clear()
+            judged = judgements[key] = self._judge(part, ())
         return judged
 
-    def _judge(self, part: SimpleCommand, flows: list[FloorRow]) -> Judgement:
-        context, moved = self._place(part)
-        verdicts = [self._verdict(part, act, context) for act in _acts(part)]
-        rows = [*self._floor(part, verdicts, context, moved=moved), *flows]
+    def _judge(self, part: SimpleCommand, flows: Sequence[FloorRow]) -> Judgement:
+        context, moved, setting = self._context, False, part.setting
+        if part.cwd is not None or (setting != 0 and part.stands(Setting.REMOTE)):
+            context, moved = self._place(part)
+        verdicts = [self._verdict(part, act, subject) for act, subject in _acts(part, context)]
+        rows = self._floor(part, verdicts, context, moved=moved)
+        rows = [*rows, *flows] if flows else rows
+        if rows:
+            action = PolicyAction.DENY
+            return Judgement(action, _sentence_of(rows[0]), tuple(verdicts), tuple(rows), ())
         action, why = _adjusted(part, verdicts)
         if moved and action is PolicyAction.ALLOW and part.program == "git" and _is_outside(context):
             action = PolicyAction.ASK
             why = "it reads a repository outside of the workspace, whose settings can run programs"
-        if rows:
-            action, why = PolicyAction.DENY, ""
-        elif part.stands(Setting.SUSPECT):
+        if setting != 0 and part.stands(Setting.SUSPECT):
             # It may be no command at all, so only a denial counts.
             verdicts = [verdict for verdict in verdicts if verdict.action is PolicyAction.DENY]
             action = PolicyAction.DENY if verdicts else PolicyAction.ALLOW
-        notes = self._notes(verdicts[0].subject) if action is PolicyAction.SANDBOX and part.argv and verdicts else ()
-        return Judgement(action, _sentence(action, rows, why, verdicts), tuple(verdicts), tuple(rows), notes)
+        is_short = action is PolicyAction.SANDBOX and part.argv and verdicts and verdicts[0].nearly
+        notes = verdicts[0].notes() if is_short else ()
+        return Judgement(action, _sentence(action, why, verdicts), tuple(verdicts), (), notes)
 
     def _place(self, part: SimpleCommand) -> tuple[EvaluationContext, bool]:
         """
@@ -252,101 +269,91 @@ class _Decision:
         path = None if UNKNOWN in part.cwd else located(part.cwd, context)
         return replace(context, cwd=path), path != context.cwd
 
-    def _verdict(self, part: SimpleCommand, act: _Act, context: EvaluationContext) -> _Verdict:
-        subject = Subject(act.argv, context, unknown=act.unknown, own=act.own)
-        rules = self._rules
+    def _verdict(self, part: SimpleCommand, act: _Act, subject: Subject) -> _Verdict:
+        rules, functions = self._rules, self._command.functions
+        nearly: list[CompiledRule] = []
         # What the built-in table says about a name is not about one that nobody knows.
-        is_hidden = act.is_main and act.is_dynamic and UNKNOWN in part.argv[0]
-        builtin = () if is_hidden else _hits(rules.builtin, subject)
-        user = _hits(rules.user, subject) if rules.user.rules else ()
-        organisation = _hits(rules.organisation, subject) if rules.organisation.rules else ()
-        project = _hits(rules.project, subject) if rules.project.rules else ()
-        deciding = _deciding(organisation or user or builtin)
-        otherwise = ""
-        if deciding:
-            action = deciding[0].action
-        else:
-            action, otherwise = act.otherwise(rules.default)
-        if act.is_main and builtin and part.argv[0] in self._command.functions:
+        is_hidden = act is _Act.UNKNOWN_COMMAND and UNKNOWN in part.argv[0]
+        hits = deciding = () if is_hidden else _hits(rules.builtin, subject, nearly)
+        is_known, is_direct = bool(hits), False
+        for hit in hits:
+            is_direct |= hit.rule.direct and hit.action is PolicyAction.ALLOW
+        project: Sequence[_Hit] = ()
+        if rules.is_extended:
+            user, organisation = _hits(rules.user, subject), _hits(rules.organisation, subject)
+            project = _hits(rules.project, subject)
+            deciding = organisation or user or hits
+            hits = (*hits, *user, *organisation, *project)
+        deciding = _deciding(deciding) if len(deciding) > 1 else deciding
+        action, otherwise = (deciding[0].action, "") if deciding else _otherwise(act, rules.default)
+        if functions and is_known and subject.argv is part.argv and part.argv[0] in functions:
             action, otherwise = max(action, PolicyAction.ASK), "a function takes the place of the program"
             deciding = ()
         for hit in project:
             action = max(action, hit.action)
-        is_direct = False
-        for hit in builtin:
-            is_direct |= hit.rule.direct and hit.action is PolicyAction.ALLOW
-        hits = builtin if not (user or organisation or project) else (*builtin, *user, *organisation, *project)
-        return _Verdict(subject, action, hits, (*deciding, *project) if project else deciding, is_direct, otherwise)
+        return _Verdict(
+            subject, action, hits, (*deciding, *project) if project else deciding, is_direct, otherwise, nearly
+        )
 
     def _floor(
         self, part: SimpleCommand, verdicts: Sequence[_Verdict], context: EvaluationContext, *, moved: bool
-    ) -> Iterator[FloorRow]:
+    ) -> list[FloorRow]:
         floor = self._rules.floor
+        rows: list[FloorRow] = []
         for verdict in verdicts:
-            if verdict.subject.argv[0] != "env" or part.program == "env":
-                yield from floor.denials(verdict.subject, moved=moved)
+            if verdict.subject.argv[0] != "env" or part.argv[:1] == ("env",):
+                rows += floor.denials(verdict.subject, moved=moved)
         for redirect in part.redirects:
             if redirect.writes:
-                yield from floor.writes_to(redirect.target, context)
-
-    def _notes(self, subject: Subject) -> tuple[str, ...]:
-        """
-        Which built-in rules would have allowed *subject*, but for an argument.
-        """
-        notes = []
-        for rule in self._rules.builtin.candidates(subject):
-            if rule.rule.action is PolicyAction.ALLOW:
-                argument = rule.objection(subject)
-                if argument is not None:
-                    notes.append(f"{argument!r} is not among the arguments that {rule.id} takes ({rule.reason})")
-        return tuple(notes)
+                rows += floor.writes_to(redirect.target, context)
+        return rows
 
 
-class _Act(NamedTuple):
+class _Act(Enum):
     """
-    What a part does, as words that rules know: the command itself, `env NAME=value` for
-    an assignment, `tee FILE` and `cat FILE` for redirections.
+    What is asked of the rules about a part: the command itself, `env NAME=value` for an
+    assignment, `tee FILE` and `cat FILE` for redirections.
     """
 
-    argv: tuple[str, ...]
-    unknown: tuple[tuple[int, Unknown], ...] = ()
-    own: int | None = None
-    is_main: bool = False
-    is_harmless: bool = False
-    is_dynamic: bool = False
-
-    def otherwise(self, default: PolicyAction) -> tuple[PolicyAction, str]:
-        """
-        The action, and why, where no rule matches.
-        """
-        if self.is_harmless:
-            return PolicyAction.ALLOW, "it only sets a variable of the shell"
-        if self.is_dynamic:
-            what = "program it starts" if self.is_main else "file it writes to"
-            return max(default, PolicyAction.ASK), f"only the shell will know which {what}"
-        return default, "no rule matches it"
+    COMMAND = auto()
+    UNKNOWN_COMMAND = auto()
+    VARIABLE = auto()
+    SHELL_VARIABLE = auto()
+    FILE = auto()
+    UNKNOWN_FILE = auto()
 
 
-def _acts(part: SimpleCommand) -> Iterator[_Act]:
+def _acts(part: SimpleCommand, context: EvaluationContext) -> list[tuple[_Act, Subject]]:
+    """
+    What *part* does, each as the words that rules know.
+    """
+    acts: list[tuple[_Act, Subject]] = []
     if part.argv:
-        yield _Act(part.argv, part.unknown, part.own, is_main=True, is_dynamic=part.is_dynamic)
+        act = _Act.UNKNOWN_COMMAND if part.unknown and part.is_dynamic else _Act.COMMAND
+        acts.append((act, Subject(part.argv, context, part.unknown, part.own)))
     for assignment in part.assignments:
-        # A shell variable that no program sees is harmless unless a rule knows its name.
-        is_harmless = not assignment.is_exported
-        yield _Act(("env", f"{assignment.name}={assignment.value}"), is_harmless=is_harmless)
+        act = _Act.VARIABLE if assignment.is_exported else _Act.SHELL_VARIABLE
+        acts.append((act, Subject(("env", f"{assignment.name}={assignment.value}"), context)))
     for redirect in part.redirects:
-        act = _redirected(redirect)
-        if act is not None:
-            yield act
+        if not redirect.is_text and redirect.target not in _NOT_FILES:
+            unknown = () if redirect.is_known else ((1, _SOME_FILE),)
+            act = _Act.UNKNOWN_FILE if unknown and redirect.writes else _Act.FILE
+            acts.append((act, Subject(("tee" if redirect.writes else "cat", redirect.target), context, unknown)))
+    return acts
 
 
-def _redirected(redirect: Redirect) -> _Act | None:
-    if redirect.is_text or redirect.target in _NOT_FILES:
-        return None
-    unknown = () if redirect.is_known else ((1, _SOME_FILE),)
-    if redirect.writes:
-        return _Act(("tee", redirect.target), unknown, is_dynamic=not redirect.is_known)
-    return _Act(("cat", redirect.target), unknown)
+def _otherwise(act: _Act, default: PolicyAction) -> tuple[PolicyAction, str]:
+    """
+    The action, and why, where no rule matches.
+    """
+    if act is _Act.SHELL_VARIABLE:
+        # No program sees it; a rule that knows its name has been asked.
+        return PolicyAction.ALLOW, "it only sets a variable of the shell"
+    if act is _Act.UNKNOWN_COMMAND:
+        return max(default, PolicyAction.ASK), "only the shell will know which program it starts"
+    if act is _Act.UNKNOWN_FILE:
+        return max(default, PolicyAction.ASK), "only the shell will know which file it writes to"
+    return default, "no rule matches it"
 
 
 def _adjusted(part: SimpleCommand, verdicts: Sequence[_Verdict]) -> tuple[PolicyAction, str]:
@@ -364,7 +371,7 @@ def _adjusted(part: SimpleCommand, verdicts: Sequence[_Verdict]) -> tuple[Policy
             return PolicyAction.ASK, "it is handed a variable that holds a secret"
     if part.span is None and action < PolicyAction.ASK and any(_UNSEEN.search(word) for word in part.argv):
         return PolicyAction.ASK, "it has an invisible character"
-    if part.stands(Setting.FOREIGN) and action < PolicyAction.SANDBOX:
+    if action < PolicyAction.SANDBOX and part.setting != 0 and part.stands(Setting.FOREIGN):
         return PolicyAction.SANDBOX, "another shell than bash reads it, perhaps differently"
     return action, ""
 
@@ -374,24 +381,28 @@ def _is_outside(context: EvaluationContext) -> bool:
     return bool(roots and context.cwd) and not any(is_inside(str(context.cwd), str(root)) for root in roots)
 
 
-def _hits(layer: Layer, subject: Subject) -> tuple[_Hit, ...]:
+def _hits(layer: Layer, subject: Subject, nearly: list[CompiledRule] | None = None) -> Sequence[_Hit]:
+    """
+    The rules of *layer* that say something about *subject*; *nearly* gets those that
+    would have allowed it, but for their constraints.
+    """
     hits = []
     for rule in layer.candidates(subject):
         action = rule.action_on(subject)
         if action is not None:
-            hits.append(_Hit(rule, action))
-    return tuple(hits)
+            hits.append(_Hit(rule, action, rule.reason if action is rule.action else _other_reason(rule)))
+        elif nearly is not None and rule.constraints is not None and rule.action is PolicyAction.ALLOW:
+            nearly.append(rule)
+    return hits
 
 
-def _deciding(hits: Sequence[_Hit]) -> tuple[_Hit, ...]:
+def _deciding(hits: Sequence[_Hit]) -> Sequence[_Hit]:
     """
     The hits of the highest priority that say the strictest.
     """
-    if len(hits) < 2:
-        return tuple(hits)
-    rank = max(hit.rule.rank for hit in hits)
-    action = max(hit.action for hit in hits if hit.rule.rank == rank)
-    return tuple(hit for hit in hits if hit.rule.rank == rank and hit.action is action)
+    rank = max([hit.rule.rank for hit in hits])
+    action = max([hit.action for hit in hits if hit.rule.rank == rank])
+    return [hit for hit in hits if hit.rule.rank == rank and hit.action is action]
 
 
 def _max_timeout(rules: Iterable[PolicyRule]) -> float | None:
@@ -420,10 +431,13 @@ def _floor_matches(rows: Iterable[FloorRow], index: int, part: SimpleCommand) ->
     ]
 
 
-def _reason(hit: _Hit) -> str:
-    if hit.action is hit.rule.rule.action:
-        return hit.rule.reason
-    return f"it bears the name of a listed tool, but is not the one in the trusted directories ({hit.rule.id} allows that one)"
+def _other_reason(rule: CompiledRule) -> str:
+    """
+    Why *rule* says something else than it does about the tool it means.
+    """
+    return (
+        f"it bears the name of a listed tool, but is not the one in the trusted directories ({rule.id} allows that one)"
+    )
 
 
 _VERBS = {
@@ -434,13 +448,16 @@ _VERBS = {
 }
 
 
-def _sentence(action: PolicyAction, rows: Sequence[FloorRow], why: str, verdicts: Iterable[_Verdict]) -> str:
-    if rows:
-        return f"{_VERBS[action]}: {rows[0].reason} ({Level.FLOOR} rule {rows[0].id})"
+def _sentence_of(row: FloorRow) -> str:
+    return f"denied: {row.reason} (floor rule {row.id})"
+
+
+def _sentence(action: PolicyAction, why: str, verdicts: Iterable[_Verdict]) -> str:
     for verdict in verdicts:
-        for hit in verdict.winners if verdict.action is action else ():
-            if hit.action is action:
-                return f"{_VERBS[action]}: {_reason(hit) or 'a rule says so'} ({hit.rule.level} rule {hit.rule.id})"
+        if verdict.action is action:
+            for hit in verdict.winners:
+                if hit.action is action:
+                    return f"{_VERBS[action]}: {hit.reason or 'a rule says so'} ({hit.rule.source})"
     if not why:
         reasons = [verdict.otherwise for verdict in verdicts if verdict.action is action and verdict.otherwise]
         why = reasons[0] if reasons else "it starts nothing that needs a rule"

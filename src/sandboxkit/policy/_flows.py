@@ -21,6 +21,7 @@ __all__ = ["flow_findings"]
 
 _MAX_PIPE = 12
 _NOWHERE = EvaluationContext()
+_SHAPES = Setting.BACKGROUND | Setting.ENDLESS | Setting.FUNCTION
 _STDIN = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 _LONG_CODE = ("--eval", "--command", "--execute", "--print")
 _VERSION = re.compile(r"[-.0-9]+$")
@@ -31,9 +32,26 @@ def flow_findings(floor: Floor, command: Command) -> list[tuple[FloorRow, int]]:
     The rows of the floor about flows and structure that *command* falls under, each
     with the index of the part.
     """
-    if len(command.parts) < 2:
+    if len(command.parts) < 2 or all(_is_simple(floor, part) for part in command.parts):
         return []
     return list(_Flows(floor, command).findings())
+
+
+def _is_simple(floor: Floor, part: SimpleCommand) -> bool:
+    """
+    Whether nothing can be said about how *part* stands to others.
+    """
+    argv = part.argv
+    if not argv:
+        return True
+    name = program_name(argv[0])[1]
+    return (
+        name not in floor.flows
+        and name.isalpha()
+        and "/" not in argv[0]
+        and int.__and__(part.setting, _SHAPES) == 0
+        and not (part.unknown and part.is_dynamic)
+    )
 
 
 class _Flows:

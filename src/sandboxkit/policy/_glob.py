@@ -5,8 +5,12 @@ Globs over one line of text or one word: `*` and `?`, nothing else.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-__all__ = ["glob_pattern"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["any_glob", "glob_pattern"]
 
 
 def glob_pattern(glob: str, *, one: str = ".") -> re.Pattern[str]:
@@ -23,3 +27,10 @@ def glob_pattern(glob: str, *, one: str = ".") -> re.Pattern[str]:
         return re.compile(pieces[0], re.DOTALL)
     middle = "".join(f"(?>.*?{piece})" for piece in pieces[1:-1] if piece)
     return re.compile(f"{pieces[0]}{middle}.*{pieces[-1]}", re.DOTALL)
+
+
+def any_glob(globs: Iterable[str]) -> re.Pattern[str]:
+    """
+    All of *globs* compiled as one.
+    """
+    return re.compile("|".join(f"(?:{glob_pattern(glob).pattern})" for glob in globs), re.DOTALL)

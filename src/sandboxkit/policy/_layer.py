@@ -5,6 +5,7 @@ The rules of one level, and a whole rule set: immutable, indexed by program.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from string import ascii_letters, digits
 from typing import TYPE_CHECKING
 
 from sandboxkit.model import Level, PolicyAction
@@ -40,9 +41,9 @@ class _Shelf:
     def of(cls, rules: Sequence[CompiledRule]) -> _Shelf:
         index: dict[str, tuple[CompiledRule, ...]] = {}
         for rule in rules:
-            for word in rule.prefix[1] if len(rule.prefix) > 1 else ():
+            for word in rule.seconds:
                 index[word] = (*index.get(word, ()), rule)
-        return cls(index, tuple(rule for rule in rules if len(rule.prefix) <= 1), tuple(rules))
+        return cls(index, tuple(rule for rule in rules if not rule.seconds), tuple(rules))
 
     def candidates(self, argv: tuple[str, ...], *, is_known: bool) -> tuple[CompiledRule, ...]:
         if not is_known:
@@ -61,6 +62,7 @@ class Layer:
         rules: All of them, also the disabled.
         shelves: The enabled rules under each program they can match.
         general: The enabled globs and regexes that may match any program.
+        general_for: Those of them that can match a text that begins with the character.
         digest: Names the content (sha256, hex).
     """
 
@@ -68,6 +70,7 @@ class Layer:
     rules: tuple[PolicyRule, ...]
     shelves: Mapping[str, _Shelf]
     general: tuple[CompiledRule, ...]
+    general_for: Mapping[str, tuple[CompiledRule, ...]]
     digest: str
 
     @classmethod
@@ -84,7 +87,12 @@ class Layer:
             for program in programs or ():
                 index.setdefault(program, []).append(compiled)
         shelves = {program: _Shelf.of(found) for program, found in index.items()}
-        return cls(level, tuple(rules), shelves, tuple(general), digest_of([rule.to_dict() for rule in rules]))
+        general_for = {
+            char: tuple(rule for rule in general if rule.begins is None or char in rule.begins)
+            for char in (*ascii_letters, *digits)
+        }
+        digest = digest_of([rule.to_dict() for rule in rules])
+        return cls(level, tuple(rules), shelves, tuple(general), general_for, digest)
 
     def candidates(self, subject: Subject) -> tuple[CompiledRule, ...]:
         """
@@ -98,7 +106,9 @@ class Layer:
             found += tuple(
                 rule for rule in shelf.candidates(argv, is_known=is_known) if not any(rule is other for other in found)
             )
-        return found + self.general if self.general else found
+        if not self.general:
+            return found
+        return found + (self.general_for[subject.begins] if subject.begins else self.general)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +121,7 @@ class RuleSet:
         builtin, user, organisation, project: The levels.
         default: What is done with a command no rule matches.
         counts: Whether any rule bounds the number of parts.
+        is_extended: Whether there are rules beside the built-in ones.
         digest: Names the whole set (sha256, hex).
     """
 
@@ -121,6 +132,7 @@ class RuleSet:
     project: Layer
     default: PolicyAction
     counts: bool
+    is_extended: bool
     digest: str
 
     @classmethod
@@ -133,7 +145,8 @@ class RuleSet:
         layers = (builtin, user, organisation, project)
         digest = digest_of([floor.digest, str(default), *(layer.digest for layer in layers)])
         counts = any("parts" in rule.constraints.more_than for layer in layers for rule in layer.rules)
-        return cls(floor, builtin, user, organisation, project, default, counts, digest)
+        is_extended = any(layer.rules for layer in layers[1:])
+        return cls(floor, builtin, user, organisation, project, default, counts, is_extended, digest)
 
     @property
     def layers(self) -> tuple[Layer, ...]:

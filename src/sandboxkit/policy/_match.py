@@ -25,10 +25,15 @@ __all__ = ["CompiledRule", "Constraints"]
 
 
 _MAX_NAMED = 12
+_QUOTES = frozenset("'\"")
 _NAME = r"(?:[A-Za-z0-9_/-]|\\.)+"
 _LEADING = re.compile(rf"(?:({_NAME})|\(({_NAME}(?:\|{_NAME})*)\))(?= |\( |$)")
 """
 The beginning of a glob or regex that names the program, or alternatives of it.
+"""
+_SECOND = re.compile(rf"(?:{_NAME}|\({_NAME}(?:\|{_NAME})*\)) (?:({_NAME})|\(({_NAME}(?:\|{_NAME})*)\))(?= |$)")
+"""
+The same for the second word.
 """
 
 
@@ -103,7 +108,7 @@ class Constraints:
         return not any(is_inside(str(root), str(path)) for path in named for root in denied)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CompiledRule:
     """
     A rule, its level and its matcher in the form that answers fastest.
@@ -114,10 +119,13 @@ class CompiledRule:
         prefix: The words it takes at the beginning.
         pattern: The glob or regex.
         constraints: Where it applies beyond that.
+        action: What it says.
         is_strict: Whether it asks or denies, so that doubt must not keep it from applying.
         bounds: Whether it says something about the box or the time.
         begins: The ASCII characters that a text the regex takes can begin with, or None.
+        needs: Found in the `line` of every subject of known words that matches, or None.
         id, reason, direct: As the rule has them.
+        source: Which rule it is, for people.
     """
 
     rule: PolicyRule
@@ -126,12 +134,15 @@ class CompiledRule:
     prefix: tuple[frozenset[str], ...]
     pattern: LinearRegex | re.Pattern[str] | None
     constraints: Constraints | None
+    action: PolicyAction
     is_strict: bool
     bounds: bool
     begins: frozenset[str] | None
+    needs: re.Pattern[str] | None
     id: str
     reason: str
     direct: bool
+    source: str
 
     @classmethod
     def of(cls, rule: PolicyRule, level: Level) -> CompiledRule:
@@ -156,12 +167,15 @@ class CompiledRule:
             prefix,
             pattern,
             Constraints.of(rule.constraints),
+            rule.action,
             is_strict,
             bounds=rule.spec is not None or rule.constraints.max_timeout is not None,
             begins=pattern.begins() if isinstance(pattern, LinearRegex) else None,
+            needs=_found_unquoted(pattern),
             id=rule.id,
             reason=rule.reason or rule.name,
             direct=rule.direct,
+            source=f"{level} rule {rule.id}",
         )
 
     @property
@@ -169,11 +183,21 @@ class CompiledRule:
         """
         The only programs the rule can match, or None where that is not plain to see.
         """
+        return self.prefix[0] if self.prefix else self._begins_with(_LEADING)
+
+    @property
+    def seconds(self) -> frozenset[str]:
+        """
+        The only second words the rule can match, or none where that is not plain to see.
+        """
         if self.prefix:
-            return self.prefix[0]
+            return self.prefix[1] if len(self.prefix) > 1 else frozenset()
+        return (self.programs and self._begins_with(_SECOND)) or frozenset()
+
+    def _begins_with(self, words: re.Pattern[str]) -> frozenset[str] | None:
         if isinstance(self.pattern, LinearRegex) and self.pattern.has_alternatives:
             return None
-        found = _LEADING.match(self.rule.glob or self.rule.regex or "")
+        found = words.match(self.rule.glob or self.rule.regex or "")
         if not found or (found[2] and self.rule.glob):
             return None
         return frozenset((found[1] or found[2]).replace("\\", "").split("|"))
@@ -184,16 +208,17 @@ class CompiledRule:
 
         A built-in rule that allows a tool asks about another program of that name.
         """
-        if not self._matches(subject):
+        if not (self._has_prefix(subject) if self.pattern is None else self._fits(subject, self.pattern)):
             return None
-        if self._is_impostor(subject):
-            return PolicyAction.ASK if self.level is Level.BUILTIN and self.rule.action is PolicyAction.ALLOW else None
-        if self.constraints and not self._holds(subject):
+        if subject.place is Place.ELSEWHERE and self._is_impostor(subject):
+            return PolicyAction.ASK if self.level is Level.BUILTIN and self.action is PolicyAction.ALLOW else None
+        constraints = self.constraints
+        if constraints is not None and not self._holds(subject, constraints):
             return None
         if subject.unknown and self.prefix and not subject.knows(len(self.prefix)):
             # It only may be the command the rule denies.
-            return min(self.rule.action, PolicyAction.ASK)
-        return self.rule.action
+            return min(self.action, PolicyAction.ASK)
+        return self.action
 
     def objection(self, subject: Subject) -> str | None:
         """
@@ -201,7 +226,9 @@ class CompiledRule:
         or None where they do not, or something else does.
         """
         constraints = self.constraints
-        if constraints is None or not self._matches(subject) or self._is_impostor(subject) or self._holds(subject):
+        if constraints is None or self._is_impostor(subject) or self._holds(subject, constraints):
+            return None
+        if not (self._has_prefix(subject) if self.pattern is None else self._fits(subject, self.pattern)):
             return None
         start = len(self.prefix) or 1
         for end in range(start + 1, min(subject.own, start + _MAX_NAMED) + 1):
@@ -210,10 +237,7 @@ class CompiledRule:
                 return arguments[-1]
         return " ".join(subject.argv[start : subject.own]) or subject.name
 
-    def _holds(self, subject: Subject) -> bool:
-        constraints = self.constraints
-        if constraints is None:
-            return True
+    def _holds(self, subject: Subject, constraints: Constraints) -> bool:
         start = len(self.prefix) or 1
         arguments = subject.argv[start : subject.own]
         unknown: tuple[tuple[int, Unknown], ...] = ()
@@ -221,16 +245,14 @@ class CompiledRule:
             unknown = tuple((index - start, doubt) for index, doubt in subject.unknown if start <= index < subject.own)
         return constraints.hold(arguments, subject.context, is_strict=self.is_strict, unknown=unknown)
 
-    def _matches(self, subject: Subject) -> bool:
-        if self.pattern is None:
-            return self._has_prefix(subject)
-        if self.begins is not None and subject.begins and subject.begins not in self.begins:
+    def _fits(self, subject: Subject, pattern: LinearRegex | re.Pattern[str]) -> bool:
+        if self.needs is not None and not subject.unknown and not self.needs.search(subject.line):
             return False
         texts = subject.texts if self.is_strict else subject.certain_texts
         if not self.is_strict and subject.place is Place.ELSEWHERE:
             texts = texts[:1]
         for text in texts:  # noqa: SIM110 - a generator takes twice the time
-            if self.pattern.fullmatch(text):
+            if pattern.fullmatch(text):
                 return True
         return False
 
@@ -267,3 +289,11 @@ class CompiledRule:
             and self.pattern is None
             and subject.argv[0] not in self.prefix[0]
         )
+
+
+def _found_unquoted(pattern: LinearRegex | re.Pattern[str] | None) -> re.Pattern[str] | None:
+    """
+    What *pattern* needs, where it is found without the quotes of canonical texts too.
+    """
+    needs = pattern.needs if isinstance(pattern, LinearRegex) else None
+    return None if needs is None or not _QUOTES.isdisjoint(needs.pattern) else needs

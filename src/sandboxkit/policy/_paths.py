@@ -25,6 +25,7 @@ _SAME_ROOT = re.compile(
 Prefixes that lead back to the root. Source: proc(5), /proc/pid/root; on macOS /etc,
 /tmp and /var are links into /private.
 """
+_SEPARATORS = re.compile("[=@:]")
 _HOMES = re.compile(r"(?:/home/[^/]+|/Users/[^/]+|/root|/var/root)(?=/|$)")
 
 
@@ -83,8 +84,7 @@ def _attached(argument: str) -> Iterator[str]:
 
 
 def _inner(argument: str) -> Iterator[str]:
-    pieces = re.split("[=@:]", argument)
-    for piece in pieces[1:]:
+    for piece in _SEPARATORS.split(argument)[1:]:
         # What follows "://" is a host, not a path.
         if piece and not piece.startswith("//"):
             yield piece

@@ -55,6 +55,7 @@ class Places:
     inside: re.Pattern[str]
     outside: re.Pattern[str] | None
     literals: tuple[str, ...]
+    listed: str
     hidden: tuple[str, ...]
     parents: bool
     whole_directory: bool
@@ -65,10 +66,12 @@ class Places:
         """
         *row* compiled.
         """
+        literals = tuple(path for path in row.paths if "*" not in path)
         return cls(
             inside=_globs(row.paths),
             outside=_globs(row.except_paths) if row.except_paths else None,
-            literals=tuple(path for path in row.paths if "*" not in path),
+            literals=literals,
+            listed="\n" + "\n".join(literals),
             hidden=tuple(found[1] for path in row.paths if (found := _HIDDEN.fullmatch(path))),
             parents=row.parents,
             whole_directory=row.whole_directory,
@@ -106,10 +109,11 @@ class Places:
             return False
         if self.inside.fullmatch(path):
             return True
-        begun = _WILDCARD.split(path, maxsplit=1)[0]
-        if len(begun) == len(path) or not _WILDCARD.search(argument):
+        wildcard = _WILDCARD.search(path)
+        if wildcard is None or not _WILDCARD.search(argument):
             return False
-        if any(known.startswith(begun) and fnmatch.fnmatchcase(known, path) for known in self.literals):
+        begun = path[: wildcard.start()]
+        if f"\n{begun}" in self.listed and any(fnmatch.fnmatchcase(known, path) for known in self.literals):
             return True
         first = path.split("/", 2)[1] if path.startswith("~/.") else ""
         is_telling = bool(_WILDCARD.search(first) and first.strip(".*?"))

@@ -11,7 +11,7 @@ Source: Ken Thompson, "Regular Expression Search Algorithm" (1968).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 __all__ = ["MAX_PATTERN", "LinearRegex", "RegexError"]
@@ -73,19 +73,24 @@ class LinearRegex:
     ``.`` also takes a newline. Anchors, look-around, back-references, lazy and
     possessive quantifiers and flags are refused: the whole text is matched anyway.
 
+    Attributes:
+        pattern: The pattern.
+        has_alternatives: Whether it is one choice as a whole.
+        needs: Found in every text that matches, or None.
+
     Raises:
         RegexError: The pattern is too long or not of this dialect.
     """
 
     __slots__ = (
         "_final",
-        "_needs",
         "_remembered",
         "_sets",
         "_start",
         "_states",
         "_steps",
         "has_alternatives",
+        "needs",
         "pattern",
     )
 
@@ -96,7 +101,7 @@ class LinearRegex:
         self._states: list[_State] = []
         node = _Parser(pattern).parse()
         self.has_alternatives = node.kind == "any"
-        self._needs = tuple(re.compile("|".join(map(re.escape, literals))) for literals in _needed(node))
+        self.needs = _needed(node)
         first, self._final = self._build(node)
         self._start = self._closure({first})
         self._forget()
@@ -105,9 +110,8 @@ class LinearRegex:
         """
         Whether the whole of *text* is in the language of the pattern.
         """
-        for literals in self._needs:
-            if not literals.search(text):
-                return False
+        if self.needs is not None and not self.needs.search(text):
+            return False
         steps = self._steps
         place = 0
         for char in text:
@@ -262,31 +266,54 @@ class LinearRegex:
             here = end
 
 
-def _needed(node: _Node) -> Iterator[tuple[str, ...]]:
+def _needed(node: _Node) -> re.Pattern[str] | None:
     """
-    Texts of which one stands in every text of the language, as often as that is plain to
-    see: looked for before the automaton runs, since that takes a look at each character.
+    Found in every text of the language, behind its beginning: looked for before the
+    automaton runs, which takes a look at each character but ends early where the
+    beginning is wrong. None where nothing of the kind is plain to see.
     """
-    run = _run(node)
-    if len(run) > 1:
-        yield (run,)
-    for part in node.parts if node.kind == "all" else ():
-        runs = tuple(_run(choice) for choice in part.parts) if part.kind == "any" else ()
-        if runs and min(map(len, runs)) > 1:
-            yield runs
+    parts = node.parts[_leading(node) :] if node.kind == "all" else ()
+    literals = _literals(_Node("all", parts=parts))
+    return re.compile("|".join(map(re.escape, sorted(set(literals))))) if literals else None
 
 
-def _run(node: _Node) -> str:
+def _leading(node: _Node) -> int:
     """
-    The longest literal in a sequence.
+    How many parts are the beginning: a literal, or one choice.
+    """
+    first = node.parts[0].kind if node.parts else ""
+    count = next((place for place, part in enumerate(node.parts) if part.kind != "char"), len(node.parts))
+    return count if first == "char" else 1
+
+
+def _literals(node: _Node) -> tuple[str, ...]:
+    """
+    Literals of which one stands in every text of *node*'s language; the longer and the
+    fewer, the better. Empty where there are none.
+    """
+    if node.kind == "char":
+        return (node.literal,) if node.literal.strip() else ()
+    if node.kind == "repeat":
+        return _literals(node.parts[0]) if node.low else ()
+    if node.kind == "any":
+        found = [_literals(part) for part in node.parts]
+        return tuple(literal for literals in found for literal in literals) if all(found) else ()
+    choices: list[tuple[str, ...]] = [(run,) for run in _runs(node) if run.strip()]
+    choices += [literals for part in node.parts if part.kind != "char" and (literals := _literals(part))]
+    return max(choices, key=lambda literals: (min(map(len, literals)), -len(literals)), default=())
+
+
+def _runs(node: _Node) -> list[str]:
+    """
+    The literals in a sequence.
     """
     runs = [""]
-    for part in node.parts if node.kind == "all" else ():
+    for part in node.parts:
         if part.kind == "char" and part.literal:
             runs[-1] += part.literal
         else:
             runs.append("")
-    return max(runs, key=len)
+    return runs
 
 
 class _Parser:

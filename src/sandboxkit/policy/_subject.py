@@ -43,16 +43,18 @@ class Subject:
         name: The program's name, as of `program_name`.
         place: Whether that name can be taken at its word.
         begins: The character its canonical texts begin with, where that is plain to see.
+        line: The words as they are, joined by blanks, with the bare name where the first
+            is something else: text in which what canonical texts hold between quotes is
+            found again.
         context: Where the command would run.
     """
 
-    __slots__ = ("_certain", "_texts", "argv", "begins", "context", "name", "own", "place", "unknown")
+    __slots__ = ("_certain", "_texts", "argv", "begins", "context", "line", "name", "own", "place", "unknown")
 
     def __init__(
         self,
         argv: tuple[str, ...],
         context: EvaluationContext,
-        *,
         unknown: tuple[tuple[int, Unknown], ...] = (),
         own: int | None = None,
     ) -> None:
@@ -60,7 +62,9 @@ class Subject:
         base, self.name = program_name(word)
         is_trusted = self.name == base and ("/" not in word or _is_trusted_path(word, context))
         self.place = Place.TRUSTED if is_trusted else Place.ELSEWHERE
-        self.begins = word[0] if word == self.name and word.isalnum() and word.isascii() else ""
+        is_bare = word == self.name
+        self.begins = word[0] if is_bare and word.isalnum() and word.isascii() else ""
+        self.line = " ".join(argv) if is_bare else " ".join((self.name, *argv))
         self.argv = argv
         self.unknown = unknown
         self.own = len(argv) if own is None else own
