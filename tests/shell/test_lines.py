@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sandboxkit.shell._found import Found
 from sandboxkit.shell._lines import pieces
-from sandboxkit.shell._read import Found, read, read_pieces
+from sandboxkit.shell._read import read, read_pieces
 from sandboxkit.shell._unsure import TooMuchError, UnsureError
 
 if TYPE_CHECKING:

@@ -2,9 +2,9 @@
 Reading commands: text or words in, a `Command` out. Pure, and never a guess.
 """
 
+from sandboxkit.shell._found import MAX_COMMANDS
 from sandboxkit.shell._parse import MAX_TEXT, parse
 from sandboxkit.shell._quote import quote
-from sandboxkit.shell._read import MAX_COMMANDS
 from sandboxkit.shell._tree import MAX_DEPTH
 from sandboxkit.shell._unwrap import starts_others
 

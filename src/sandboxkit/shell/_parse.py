@@ -10,8 +10,9 @@ from dataclasses import replace
 
 from sandboxkit.errors import CommandError
 from sandboxkit.model import Command, Setting, SimpleCommand
+from sandboxkit.shell._found import Found
 from sandboxkit.shell._lines import pieces
-from sandboxkit.shell._read import Found, read, read_pieces, read_roughly, read_words
+from sandboxkit.shell._read import read, read_pieces, read_roughly, read_words
 from sandboxkit.shell._unsure import TooMuchError, UnsureError
 from sandboxkit.shell._unwrap import starts_others
 from sandboxkit.shell._words import words

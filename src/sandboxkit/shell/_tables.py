@@ -4,7 +4,7 @@ The words bash itself gives a meaning to.
 
 from __future__ import annotations
 
-__all__ = ["BUILTINS", "RESERVED"]
+__all__ = ["BUILTINS", "DECLARES", "RESERVED"]
 
 RESERVED = frozenset(
     "! [[ ]] { } case coproc do done elif else esac fi for function if in select then time until while".split()
@@ -25,4 +25,9 @@ BUILTINS = frozenset(
 Builtins without a program that does the same: only bash can run them. `[`, `echo`,
 `false`, `kill`, `printf`, `pwd`, `test` and `true` are left out, because the programs
 of these names run in their place. Source: bash(1), "SHELL BUILTIN COMMANDS", version 5.2.
+"""
+
+DECLARES = frozenset(("declare", "typeset", "local", "readonly", "export"))
+"""
+Builtins whose operands are assignments. Source: bash(1), "PARAMETERS", version 5.2.
 """

@@ -1,0 +1,110 @@
+"""
+`Draft`: a simple command while it is read; and `finish`, which makes it one of the parts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sandboxkit.model import Assignment, Redirect, SimpleCommand
+from sandboxkit.shell._effects import noted, with_declared
+from sandboxkit.shell._tables import RESERVED
+from sandboxkit.shell._unsure import UnsureError
+from sandboxkit.shell._word import Words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tree_sitter import Node
+
+    from sandboxkit.shell._found import Place
+    from sandboxkit.shell._reader import Reader
+
+__all__ = ["Draft", "finish"]
+
+_COMPOUND = RESERVED - {"time", "coproc", "[["}
+
+
+@dataclass(slots=True)
+class Draft:
+    """
+    A simple command while it is read.
+
+    Attributes:
+        words: Its words.
+        assignments: What it assigns.
+        redirects: Its redirections.
+        reads: The commands whose output it reads from a `<(…)`.
+    """
+
+    words: Words = field(default_factory=Words)
+    assignments: list[Assignment] = field(default_factory=list)
+    redirects: list[Redirect] = field(default_factory=list)
+    reads: list[int] = field(default_factory=list)
+
+
+def finish(
+    reader: Reader, index: int, node: Node, draft: Draft, place: Place, outside: Sequence[Node] = ()
+) -> tuple[int, ...]:
+    """
+    Puts *draft* at *index* of the parts, with what it starts and leaves behind.
+
+    Args:
+        reader: The reader.
+        index: The index reserved for it.
+        node: Where it stands in the tree.
+        draft: The command.
+        place: Where it stands.
+        outside: Redirections of it that stand outside *node*.
+
+    Raises:
+        UnsureError: It is not certain what it starts.
+        TooMuchError: It starts more than is read.
+    """
+    words, found = draft.words, reader.found
+    span_of = reader.source.span_of
+    end = outside[-1].end_byte if outside else node.end_byte
+    draft.assignments += reader.assigned_in_words()
+    part = SimpleCommand(
+        argv=tuple(words.argv),
+        span=span_of(node.start_byte, end),
+        unknown=tuple(words.unknown.items()),
+        assignments=tuple(draft.assignments),
+        redirects=tuple(draft.redirects),
+        setting=place.setting,
+        reads_from=(*place.reads_from, *draft.reads) if draft.reads else place.reads_from,
+        inside=place.inside,
+        outer=place.outer,
+        function=place.function,
+        cwd=reader.cwd,
+    )
+    part = with_declared(part, found.variables)
+    found.parts[index] = part
+    if part.argv:
+        _check_keywords(words)
+        starts = words.starts
+        reader.starter.start(
+            index, part, place, lambda word: span_of(starts[word], end) if word < len(starts) else None
+        )
+        reader.cwd = noted(part, found, place.stdin, reader.cwd)
+    return (index,)
+
+
+def _check_keywords(words: Words) -> None:
+    if not words.literal[0]:
+        return
+    first = words.argv[0]
+    if first in _COMPOUND:
+        raise UnsureError(f"it has the reserved word {first!r} where the reader does not expect it")
+    if first in ("time", "coproc"):
+        # Reserved words too; the grammar takes them for programs.
+        rest = words.argv[2:] if words.argv[1:2] == ["-p"] else words.argv[1:]
+        rest = rest[1:] if rest[:1] == ["--"] else rest
+        if not rest or (first == "time" and rest[0].startswith("-")):
+            raise UnsureError(f"it has {first!r} in front of nothing, or of an option it does not take")
+        for word, literal in zip(words.argv[1:], words.literal[1:], strict=True):
+            if not literal and "=" in word:
+                raise UnsureError(f"it has {first!r} in front of what may be an assignment")
+            if literal and word in RESERVED:
+                raise UnsureError(f"it has {first!r} in front of a compound command")

@@ -1,0 +1,145 @@
+"""
+What a command leaves to those behind it: variables, the directory, files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sandboxkit.model import UNKNOWN, Assignment, Setting, SimpleCommand
+from sandboxkit.shell._escape import printed
+from sandboxkit.shell._stdin import stdin_of
+from sandboxkit.shell._tables import DECLARES
+from sandboxkit.shell._unsure import UnsureError
+from sandboxkit.shell._unwrap import Stdin
+
+if TYPE_CHECKING:
+    from sandboxkit.shell._found import Found
+    from sandboxkit.shell._variables import Variables
+
+__all__ = ["directory", "note_files", "noted", "with_declared", "written_script"]
+
+_NEEDS = {"printf": ("-v",), "wait": ("-p",)}
+_SETTERS = DECLARES | {"read", "mapfile", "readarray", "getopts", "unset", "let", "wait", "printf"}
+_PRINTS = frozenset(("cat", "echo", "printf"))
+_MOVES = frozenset(("cd", "pushd", "popd"))
+_SAME_SHELL = frozenset(("command", "builtin", "eval", "time"))
+_APART = Setting.SUBSHELL | Setting.SUBSTITUTION | Setting.PIPELINE
+
+
+def with_declared(part: SimpleCommand, variables: Variables) -> SimpleCommand:
+    """
+    *part* with what it assigns where `export` and the like stand behind a keyword or
+    wrapper, so that the grammar takes them for programs.
+    """
+    program = part.program
+    if program not in _SETTERS or _NEEDS.get(program, part.argv[1:2]) != part.argv[1:2]:
+        return part
+    exported = program == "export" or any(word.startswith("-") and "x" in word for word in part.argv[1:])
+    unknown = {index for index, _ in part.unknown}
+    named = {assignment.name for assignment in part.assignments}
+    assignments = list(part.assignments)
+    for index, word in enumerate(part.argv[1:3] if program in _NEEDS else part.argv[1:], 1):
+        name, assigned, value = word.partition("=")
+        name = name.rstrip("+").partition("[")[0]
+        if name.isidentifier() and name not in named and (assigned or program not in DECLARES or part.own is None):
+            is_known = bool(assigned) and index not in unknown
+            exports = exported and program in DECLARES
+            assignments.append(Assignment(name, value if assigned else UNKNOWN, is_known, exports))
+            if assigned:
+                variables.set(name, value, appends=word.partition("=")[0].endswith("+"))
+    if part.argv[1:2] == ("-n",) and program in DECLARES:
+        variables.references.update((each.name, each.value) for each in assignments)
+    return replace(part, assignments=tuple(assignments))
+
+
+def noted(part: SimpleCommand, found: Found, inherited: Stdin | None, cwd: str | None) -> str | None:
+    """
+    The directory behind *part*, which begins in *cwd*. Keeps what else later commands
+    see of it.
+
+    Raises:
+        UnsureError: It changes where this shell itself reads from.
+    """
+    argv, variables = part.argv, found.variables
+    note_files(part, found, inherited)
+    if argv == ("exec",) and any(redirect.operator.startswith("<") for redirect in part.redirects):
+        raise UnsureError("it changes where everything behind it reads from")
+    if argv[0] in _MOVES:
+        variables.set("OLDPWD", cwd or ".")
+        return directory(part, cwd)
+    if argv[0] in _SAME_SHELL or argv[0] in found.functions:
+        return _followed(part, found, cwd)
+    if argv[0] == "set" and (arguments := _positional(argv)) is not None:
+        variables.set_arguments(arguments)
+    elif argv[:2] == ("printf", "-v") and len(argv) > 3:
+        output = printed(("printf", *argv[3:]))
+        variables.set(argv[2], output.text if output else UNKNOWN)
+    elif argv[0] == "read":
+        text = (stdin_of(part, found.parts, inherited) or Stdin(UNKNOWN)).text.strip()
+        for name in argv[1:]:
+            variables.set(name, text)
+    return cwd
+
+
+def _followed(part: SimpleCommand, found: Found, cwd: str | None) -> str | None:
+    """
+    Where a function, or a command that this shell runs for *part*, leads.
+    """
+    parts = found.parts
+    for moved in parts:
+        if moved.argv and moved.program in _MOVES and not moved.stands(_APART):
+            outer = None if moved.outer is None else parts[moved.outer]
+            if moved.function == part.program or (outer and outer.span == part.span and outer.program in _SAME_SHELL):
+                cwd = directory(moved, cwd)
+    return cwd
+
+
+def directory(part: SimpleCommand, before: str | None) -> str:
+    """
+    Where a `cd` leads, as it is written.
+    """
+    operands = [word for word in part.argv[1:] if not word.startswith("-") or word == "-"]
+    target = operands[0] if operands else "~" if part.program == "cd" else "-"
+    is_guess = bool(part.unknown) and not (target.startswith(("/", "~")) and UNKNOWN not in target)
+    if is_guess or target == "-" or target.startswith("+") or part.program == "popd":
+        return UNKNOWN
+    if target.startswith(("/", "~")) or before is None:
+        return target
+    return f"{before}/{target}"
+
+
+def _positional(argv: tuple[str, ...]) -> tuple[str, ...] | None:
+    """
+    What `set` makes the positional parameters, or None where it leaves them.
+    """
+    at = 1
+    while at < len(argv) and argv[at][:1] in ("-", "+"):
+        if argv[at] in ("--", "-"):
+            return argv[at + 1 :]
+        at += 2 if argv[at][1:].endswith("o") else 1
+    return argv[at:] or None
+
+
+def note_files(part: SimpleCommand, found: Found, inherited: Stdin | None) -> None:
+    """
+    Keeps what *part* prints into files, which later commands may run.
+    """
+    if part.redirects and part.argv[0] in _PRINTS:
+        output = stdin_of(part, found.parts, inherited) if part.argv[0] == "cat" else printed(part.argv)
+        targets = [redirect.target for redirect in part.redirects if redirect.writes]
+        found.files.update((_here(target), output.text) for target in targets if output)
+
+
+def written_script(part: SimpleCommand, files: dict[str, str]) -> str | None:
+    """
+    The text of the script that *part* runs, where a command before has written it.
+    """
+    words = (part.argv[0], *(word for word in part.argv[1:] if not word.startswith("-")))
+    names = words[:1] if "/" in words[0] and len(words) == 1 else words[1:2]
+    return next((files[name] for name in map(_here, names) if name in files), None)
+
+
+def _here(name: str) -> str:
+    return name.removeprefix("./")

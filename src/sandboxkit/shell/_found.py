@@ -1,0 +1,145 @@
+"""
+`Found`: the commands of a text, as they are found; and `Place`, where each stands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from sandboxkit.model import Setting, SimpleCommand
+from sandboxkit.shell._tree import MAX_DEPTH
+from sandboxkit.shell._unsure import TooMuchError
+from sandboxkit.shell._variables import Variables
+
+if TYPE_CHECKING:
+    from sandboxkit.shell._unwrap import Stdin
+
+__all__ = ["MAX_COMMANDS", "TOP", "Found", "Place", "Span", "setting_of"]
+
+MAX_COMMANDS = 200
+"""
+Commands of one text. A text with more is not read, and denied.
+"""
+_MAX_TEXT = 20_000
+_RESERVED = SimpleCommand(())
+
+Span = tuple[int, int]
+"""
+Where something begins and ends.
+"""
+
+
+@dataclass(slots=True)
+class Found:
+    """
+    What a reading has found so far; texts within texts add to the same.
+
+    Attributes:
+        parts: The commands.
+        functions: The names of functions.
+        variables: What variables hold.
+        files: What files hold that the text writes.
+        left: Characters that may still be read.
+    """
+
+    parts: list[SimpleCommand] = field(default_factory=list)
+    functions: set[str] = field(default_factory=set)
+    variables: Variables = field(default_factory=Variables)
+    files: dict[str, str] = field(default_factory=dict)
+    left: int = _MAX_TEXT
+
+    def reserve(self) -> int:
+        """
+        A place for a command whose words are still to be read.
+
+        Raises:
+            TooMuchError: There are `MAX_COMMANDS` already.
+        """
+        if len(self.parts) >= MAX_COMMANDS:
+            raise TooMuchError(f"it holds more than {MAX_COMMANDS} commands")
+        self.parts.append(_RESERVED)
+        return len(self.parts) - 1
+
+    def take(self, characters: int) -> None:
+        """
+        Counts text that is to be read.
+
+        Raises:
+            TooMuchError: It is more than may still be read.
+        """
+        self.left -= characters
+        if self.left < 0:
+            raise TooMuchError(f"it holds more than {_MAX_TEXT} characters of text within text")
+
+
+@cache
+def setting_of(value: int) -> Setting:
+    """
+    The combination of flags with this *value*. Made anew, it takes microseconds.
+    """
+    return Setting(value)
+
+
+class Place(NamedTuple):
+    """
+    Where the commands being read stand.
+
+    Attributes:
+        setting, inside, outer, reads_from, function: As for `SimpleCommand`.
+        stdin: What they read as standard input, if nothing is piped into them.
+        depth: How deep they stand in other commands.
+    """
+
+    setting: Setting = Setting.NONE
+    inside: int | None = None
+    outer: int | None = None
+    reads_from: tuple[int, ...] = ()
+    function: str | None = None
+    stdin: Stdin | None = None
+    depth: int = 0
+
+    def with_setting(self, setting: Setting) -> Place:
+        """
+        The same place, with *setting* too.
+        """
+        joined = int.__or__(self.setting, setting)
+        return self if joined == self.setting else self._replace(setting=setting_of(joined))
+
+    def check_depth(self) -> None:
+        """
+        Refuses to go deeper.
+
+        Raises:
+            TooMuchError: This place is `MAX_DEPTH` deep.
+        """
+        if self.depth >= MAX_DEPTH:
+            raise TooMuchError(f"its commands stand more than {MAX_DEPTH} deep in each other")
+
+    def deeper(self) -> Place:
+        """
+        A place one deeper.
+
+        Raises:
+            TooMuchError: This one is `MAX_DEPTH` deep.
+        """
+        self.check_depth()
+        return self._replace(depth=self.depth + 1)
+
+    def within(self, part: int) -> Place:
+        """
+        The place of a substitution in the words of *part*.
+
+        Raises:
+            TooMuchError: This one is `MAX_DEPTH` deep.
+        """
+        self.check_depth()
+        setting = setting_of(int.__or__(self.setting, Setting.SUBSTITUTION))
+        return self._replace(inside=part, reads_from=(), setting=setting, depth=self.depth + 1)
+
+
+TOP = Place()
+"""
+The place of a command that stands in no other.
+"""

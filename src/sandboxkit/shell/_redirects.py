@@ -1,0 +1,127 @@
+"""
+Redirections, read into the command they belong to.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from sandboxkit.model import Redirect
+from sandboxkit.shell._unsure import UnsureError
+from sandboxkit.shell._word import Words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tree_sitter import Node
+
+    from sandboxkit.shell._draft import Draft
+    from sandboxkit.shell._prepare import HereDocument
+    from sandboxkit.shell._reader import Reader
+
+__all__ = ["REDIRECTS", "check_translated", "redirect"]
+
+REDIRECTS = frozenset(("file_redirect",))
+"""
+The kinds of nodes that are redirections.
+"""
+_CLOSES = frozenset((">&-", "<&-"))
+_OPERATORS = frozenset((">", ">>", ">|", "&>", "&>>", ">&", "<", "<&", "<>", "<<", "<<<"))
+
+
+def redirect(reader: Reader, node: Node, part: int, draft: Draft) -> None:
+    """
+    Adds the redirection *node* to *draft*, which is to be the part of that index.
+
+    Raises:
+        UnsureError: It is none of those known.
+    """
+    if node.type not in REDIRECTS:
+        raise UnsureError("it has a redirection the reader does not know")
+    data, children = reader.source.data, node.children
+    _take_descriptor(reader, node, draft)
+    reader.source.check_gaps(children, touching=False)
+    if any(b"\n" in data[one.end_byte : other.start_byte] for one, other in pairwise(children)):
+        raise UnsureError("it has a redirection to the next line")
+    operator, targets = _operator_and_targets(reader, children, part, draft)
+    if operator in _CLOSES:
+        return
+    if targets.argv and targets.argv[0].isdigit() and data[node.end_byte : node.end_byte + 1] in (b"<", b">"):
+        raise UnsureError("it has a redirection the reader does not know")
+    if not targets.argv or operator not in _OPERATORS:
+        raise UnsureError(f"it has a redirection the reader does not know ({operator!r})")
+    draft.redirects += _redirected(reader, operator, targets, part)
+
+
+def _take_descriptor(reader: Reader, node: Node, draft: Draft) -> None:
+    """
+    Takes the descriptor of *node* away where the grammar has read it as a word.
+    """
+    dropped = draft.words.drop_descriptor(node.start_byte)
+    if dropped is None:
+        return
+    start, end = dropped
+    data = reader.source.data
+    reader.words.seen.discard(dropped)
+    if data[start : start + 1] == b"{":
+        reader.words.assigned.append(data[start + 1 : end - 1].decode())
+
+
+def _operator_and_targets(reader: Reader, children: Sequence[Node], part: int, draft: Draft) -> tuple[str, Words]:
+    operator = ""
+    targets = Words()
+    for child in children:
+        if child.type == "file_descriptor":
+            continue
+        if operator and reader.words.slice(child) == "$":
+            check_translated(child)
+            continue
+        if not operator and not child.is_named:
+            operator = reader.source.operator(child)
+            reader.tokens.redirects.add(child.start_byte)
+            if operator in _CLOSES:
+                reader.tokens.others.add((child.end_byte - 1, child.end_byte))
+        elif child.type == "process_substitution" and operator == "<" and not targets.argv:
+            parts = reader.found.parts
+            first = len(parts)
+            reader.words.into(targets, child, part)
+            draft.reads += range(first, min(first + 1, len(parts)))
+        elif child.is_named and operator:
+            # The grammar takes the words behind the target with it.
+            reader.words.into(draft.words if targets.argv or operator in _CLOSES else targets, child, part)
+        else:
+            raise UnsureError("it has a redirection the reader does not know")
+    return operator, targets
+
+
+def check_translated(dollar: Node) -> None:
+    """
+    Refuses a *dollar* that is no part of the string behind it.
+
+    Raises:
+        UnsureError: It is none.
+    """
+    string = dollar.next_sibling
+    if string is None or string.type != "string" or string.start_byte != dollar.end_byte:
+        raise UnsureError("it has a dollar that may be a word")
+
+
+def _redirected(reader: Reader, operator: str, targets: Words, part: int) -> list[Redirect]:
+    target = " ".join(targets.argv)
+    is_known = not targets.unknown and len(targets.argv) == 1
+    if operator == "<<<":
+        return [Redirect("<<<", target + "\n", is_known)]
+    if operator == "<<":
+        return [_document(reader, reader.source.document(target), part)]
+    if operator in (">&", "<&") and is_known and (target.rstrip("-").isdigit() or target == "-"):
+        return []
+    return [Redirect(operator, target, is_known)]
+
+
+def _document(reader: Reader, document: HereDocument, part: int) -> Redirect:
+    body = document.body
+    if document.is_literal or ("$" not in body and "`" not in body and "\\" not in body):
+        return Redirect("<<", body)
+    reader.expand(body, part, (document.start, document.start + len(body)))
+    return Redirect("<<", body, is_known=False)

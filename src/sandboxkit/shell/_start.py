@@ -1,0 +1,166 @@
+"""
+The commands that a command starts: behind wrappers, and in text for a shell.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sandboxkit.model import Setting, SimpleCommand
+from sandboxkit.shell._effects import with_declared, written_script
+from sandboxkit.shell._found import setting_of
+from sandboxkit.shell._stdin import stdin_of
+from sandboxkit.shell._suspects import suspects
+from sandboxkit.shell._unsure import UnsureError
+from sandboxkit.shell._unwrap import Carried, Inner, Stdin, carried, starts_others
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sandboxkit.shell._found import Found, Place, Span
+
+__all__ = ["Starter"]
+
+
+class Starter:
+    """
+    Adds the commands that a command starts to what was found.
+
+    Args:
+        found: Where they go.
+        read: Reads shell text at a place: with this starter, the text, the place, where
+            all of it stands in the source, and the directory it begins in.
+    """
+
+    __slots__ = ("_read", "found")
+
+    def __init__(self, found: Found, read: Callable[[Starter, str, Place, Span, str | None], None]) -> None:
+        self.found = found
+        self._read = read
+
+    def start(
+        self,
+        index: int,
+        part: SimpleCommand,
+        place: Place,
+        span_of: Callable[[int], Span | None] | None = None,
+    ) -> None:
+        """
+        Adds what *part*, at *index*, starts.
+
+        Args:
+            index: Its index among the parts.
+            part: The command.
+            place: Where it stands.
+            span_of: Where the command that begins at a word of it stands.
+
+        Raises:
+            UnsureError: It is not certain what it starts.
+            TooMuchError: It starts more than is read.
+        """
+        found = self.found
+        if not part.argv or not (
+            starts_others(part.argv[0]) or part.argv[0] in found.functions or (found.files and "/" in part.argv[0])
+        ):
+            return
+        stdin = stdin_of(part, found.parts, place.stdin)
+        inner = self._carried(part, stdin)
+        if inner is None:
+            if stdin is not None and part.program in found.functions:
+                raise UnsureError("it has text as the input of a function")
+            return
+        place.check_depth()
+        if inner.own is not None:
+            found.parts[index] = replace(part, own=inner.own)
+        for each in inner.commands:
+            span = span_of(each.start) if span_of and each.start else part.span
+            self._inner(index, part, each, place._replace(stdin=stdin, depth=place.depth + 1), span)
+
+    def suspect(self, text: str, place: Place, span: Span | None) -> None:
+        """
+        Adds what may be a command in *text* that cannot be read, and what that would start.
+
+        Args:
+            text: The text.
+            place: Where it stands.
+            span: Where all of it stands in the source, for text within text.
+
+        Raises:
+            TooMuchError: It holds more than is read.
+        """
+        place = place.with_setting(Setting.SUSPECT)
+        last: tuple[int, ...] = ()
+        for argv, where, is_piped in suspects(text):
+            index = self.found.reserve()
+            part = SimpleCommand(
+                argv,
+                span or where,
+                setting=place.setting,
+                reads_from=last if is_piped else (),
+                inside=place.inside,
+                outer=place.outer,
+            )
+            last = (index,)
+            self.found.parts[index] = part
+            with suppress(UnsureError):
+                self.start(index, part, place._replace(depth=place.depth + 1))
+
+    def _carried(self, part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
+        found = self.found
+        inner = carried(part, stdin)
+        if found.files and (written := written_script(part, found.files)) is not None:
+            guess = Inner(text=written, setting=Setting.SUSPECT)
+            inner = Carried([*inner.commands, guess], inner.own) if inner else Carried([guess])
+        if part.program in found.functions and len(part.argv) > 2:
+            # It may run its arguments.
+            unknown = tuple((at - 1, doubt) for at, doubt in part.unknown if at)
+            inner = Carried([Inner(part.argv[1:], unknown, 1, setting=Setting.SUSPECT)])
+        return inner
+
+    def _inner(self, outer: int, part: SimpleCommand, inner: Inner, place: Place, span: Span | None) -> None:
+        setting = setting_of(int.__or__(int.__or__(part.setting, inner.setting), Setting.WRAPPED))
+        place = place._replace(setting=setting, outer=outer, inside=part.inside)
+        if inner.text is not None:
+            self._text(part, inner, place.with_setting(Setting.TEXT), span)
+            return
+        index = self.found.reserve()
+        started = SimpleCommand(
+            argv=inner.argv,
+            span=span,
+            unknown=inner.unknown,
+            assignments=inner.assignments,
+            setting=setting,
+            reads_from=part.reads_from,
+            inside=part.inside,
+            outer=outer,
+            function=part.function,
+            cwd=_cwd(part, inner),
+        )
+        started = with_declared(started, self.found.variables)
+        self.found.parts[index] = started
+        if not inner.argv:
+            for assignment in inner.assignments:
+                self.found.variables.set(assignment.name, assignment.value)
+        self.start(index, started, place)
+
+    def _text(self, part: SimpleCommand, inner: Inner, place: Place, span: Span | None) -> None:
+        text, span = inner.text or "", span or part.span or (0, 0)
+        if inner.arguments:
+            self.found.variables.set_arguments(inner.arguments[1:])
+            self.found.variables.set("0", inner.arguments[0])
+        place = place._replace(reads_from=part.reads_from, function=part.function)
+        try:
+            self._read(self, text, place, span, _cwd(part, inner))
+        except UnsureError:
+            if not int.__and__(place.setting, Setting.SUSPECT):
+                raise
+            self.suspect(text, place, span)
+
+
+def _cwd(part: SimpleCommand, inner: Inner) -> str | None:
+    """
+    The directory that what *part* carries begins in.
+    """
+    return inner.cwd or (None if int.__and__(inner.setting, Setting.REMOTE) else part.cwd)

@@ -1,0 +1,54 @@
+"""
+`stdin_of`: what a command reads as standard input, where the text says it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sandboxkit.model import PIPES, Setting, SimpleCommand
+from sandboxkit.shell._escape import printed
+from sandboxkit.shell._unwrap import Stdin
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["stdin_of"]
+
+
+def stdin_of(part: SimpleCommand, parts: Sequence[SimpleCommand], inherited: Stdin | None) -> Stdin | None:
+    """
+    What *part* reads, or None where that cannot be told.
+
+    Args:
+        part: The command.
+        parts: All commands found so far.
+        inherited: What it reads if it neither has a redirection nor is piped into.
+    """
+    for redirect in reversed(part.redirects):
+        if redirect.is_text:
+            return Stdin(redirect.target, redirect.is_known)
+        if redirect.operator.startswith("<") and not redirect.target.startswith(PIPES):
+            return None
+    outputs = [output for source in part.reads_from if (output := _output_of(source, parts))]
+    if not outputs:
+        return None if part.reads_from else inherited
+    is_known = len(outputs) == len(part.reads_from) and all(output.is_known for output in outputs)
+    return Stdin("\n".join(output.text for output in outputs), is_known)
+
+
+def _output_of(index: int, parts: Sequence[SimpleCommand]) -> Stdin | None:
+    part = parts[index]
+    if part.argv == ("cat",):
+        return stdin_of(part, parts, None)
+    if part.own is not None:
+        inner = [number for number, each in enumerate(parts) if each.outer == index]
+        return _output_of(inner[0], parts) if len(inner) == 1 else None
+    output = printed(part.argv)
+    if output is None:
+        return None
+    if part.program == "echo" and "\\" in output.text and part.stands(Setting.FOREIGN):
+        # Some shells decode escapes without being asked to.
+        decoded = printed(("echo", "-e", *part.argv[1:])) or output
+        return Stdin(f"{output.text}\n{decoded.text}")
+    return Stdin(output.text, output.is_known and not part.unknown and output.text.isascii())
