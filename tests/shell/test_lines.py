@@ -33,7 +33,7 @@ def by_tokens(text: str) -> list[SimpleCommand] | str | None:
     if line is None:
         return None
     try:
-        read_pieces(line, found)
+        read_pieces(text, line, found)
     except (UnsureError, TooMuchError) as problem:
         return type(problem).__name__
     return found.parts

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sandboxkit.errors import CommandError
 from sandboxkit.model import Command, Setting, SimpleCommand
 from sandboxkit.shell import MAX_COMMANDS, MAX_DEPTH, MAX_TEXT, parse, quote
+from sandboxkit.shell._tables import RESERVED
 
 PLAIN = [
     ("ls", ("ls",)),

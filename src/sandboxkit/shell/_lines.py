@@ -7,27 +7,36 @@ Most lines look like this, and need no grammar: what they mean is told by their 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from sandboxkit.model import Redirect, Setting
 from sandboxkit.shell._tables import BUILTINS, RESERVED
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 __all__ = ["Piece", "pieces", "settings"]
 
+_SAFE = "[A-Za-z0-9_./:,@%+=^-]+"
+_WHOLE = r"(?=[ \t;&|\n]|$)"
 # Nothing may follow a word here: then there is no other way to cut it that could be tried.
-_WORD = r"(?:[A-Za-z0-9_./:,@%+=^-]+|'[^']*'|\"[^\"$`\\!]*\")+"
+_WORD = rf"(?:{_SAFE}|'[^']*'|\"[^\"$`\\!]*\")+"
 _TOKEN = re.compile(
     r"[ \t]*(?:"
     rf"(?P<redirect>(?:(?<![^ \t;&|\n])[0-9]|&)?(?:>>|>\||>|<))(?![<>&(|])[ \t]*(?P<target>{_WORD})"
     r"|(?P<copy>(?:(?<![^ \t;&|\n])[0-9])?[<>]&[0-9])"
+    rf"|(?P<run>{_SAFE}{_WHOLE}(?:[ \t]+{_SAFE}{_WHOLE})*)"
     rf"|(?P<word>{_WORD})"
     r"|(?P<operator>&&|\|\||\|&|[;&|\n]))"
 )
 _AFTER_WORD = frozenset(("", *" \t;&|\n<>"))
 _AFTER_FILE = frozenset(("", *" \t;&|\n"))
+_ONE = re.compile(rf"[ \t]*(?:[0-9]?[<>&|]+[ \t]*{_WORD}|(?P<word>{_WORD}))")
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 _NOT_HERE = (RESERVED | BUILTINS) - {"cd"}
 _MAX_PIECES = 200
 _PIPES = frozenset(("|", "|&"))
+_BEFORE_LINES = frozenset(("", "\n", ";", "&", "&&", "||", "|", "|&"))
 _STARTS = frozenset(("", ";", "&", "\n"))
 _SETTINGS = {
     (piped, background, conditional): (
@@ -47,18 +56,16 @@ class Piece:
 
     Attributes:
         argv: Its words.
-        starts: Where each begins.
         redirects: Its redirections.
         start, end: Where it stands.
         before: The operator in front of it.
         after: The operator behind it.
     """
 
-    __slots__ = ("after", "argv", "before", "end", "redirects", "start", "starts")
+    __slots__ = ("after", "argv", "before", "end", "redirects", "start")
 
     def __init__(self, before: str) -> None:
         self.argv: list[str] = []
-        self.starts: list[int] = []
         self.redirects: list[Redirect] = []
         self.start = self.end = -1
         self.before = before
@@ -71,6 +78,25 @@ class Piece:
         """
         return self.before in _PIPES or self.after in _PIPES
 
+    def span_of(self, text: str) -> Callable[[int], tuple[int, int]]:
+        """
+        Where the rest of it stands in *text* that begins with a word: a question that
+        is seldom asked, so that its words are told apart once more for it.
+        """
+        return lambda word: (self._starts(text)[word], self.end)
+
+    def _starts(self, text: str) -> list[int]:
+        found: list[int] = []
+        at = self.start
+        while at < self.end:
+            token = _ONE.match(text, at)
+            if token is None:
+                break
+            if token["word"]:
+                found.append(token.start("word"))
+            at = token.end()
+        return found
+
 
 def pieces(text: str) -> list[Piece] | None:
     """
@@ -79,54 +105,58 @@ def pieces(text: str) -> list[Piece] | None:
 
     Source: bash(1), "SHELL GRAMMAR" and "REDIRECTION", version 5.2.
     """
-    found = [Piece("")]
+    found = [piece := Piece("")]
     at, length = 0, len(text)
     while at < length:
         token = _TOKEN.match(text, at)
         if token is None:
-            return found if not text[at:].strip(" \t") and _is_whole(found) else None
-        piece = found[-1]
+            if text[at:].strip(" \t"):
+                return None
+            break
         kind = token.lastgroup
         at = token.end()
-        if kind != "operator" and text[at : at + 1] not in (_AFTER_WORD if kind == "word" else _AFTER_FILE):
-            return None
-        if kind == "word":
-            word = token["word"]
-            if word.isdigit() and text[at : at + 1] in ("<", ">"):
-                return None  # a descriptor of more than one digit
-            start = token.start("word")
-            if not piece.argv and (
-                "=" in word or word in _NOT_HERE or (not word[0].isalnum() and word[0] not in "./_[")
-            ):
-                return None
-            if word == "-v" and piece.argv == ["printf"]:
-                return None  # it sets a variable
-            piece.argv.append(_unquoted(word))
-            piece.starts.append(start)
-            piece.start = start if piece.start < 0 else piece.start
+        if kind == "run":
+            words = token["run"].split()
+            if not piece.argv:
+                if not _may_begin(words[0]):
+                    return None
+                piece.start = token.start("run")
+            piece.argv += words
             piece.end = at
         elif kind == "operator":
             operator = token["operator"]
-            if not piece.argv:
-                if (
-                    operator == "\n"
-                    and not piece.redirects
-                    and piece.before in ("", "\n", ";", "&", "&&", "||", "|", "|&")
-                ):
-                    continue
+            if piece.argv:
+                if len(found) > _MAX_PIECES:
+                    return None  # too many are told elsewhere
+                piece.after = operator
+                found.append(piece := Piece(operator))
+            elif operator != "\n" or piece.redirects or piece.before not in _BEFORE_LINES:
                 return None
-            if len(found) > _MAX_PIECES:
-                return None  # too many are told elsewhere
-            piece.after = operator
-            found.append(Piece(operator))
-        elif not piece.argv:
+        elif kind == "word":
+            word = token["word"]
+            following = text[at : at + 1]
+            if following not in _AFTER_WORD or (word.isdigit() and following in ("<", ">")):
+                return None  # a descriptor of more than one digit
+            if not piece.argv:
+                if not _may_begin(word):
+                    return None
+                piece.start = token.start("word")
+            piece.argv.append(_unquoted(word))
+            piece.end = at
+        elif not piece.argv or text[at : at + 1] not in _AFTER_FILE:
             return None
         else:
             if kind == "target":
                 operator = token["redirect"].lstrip("0123456789")
                 piece.redirects.append(Redirect(operator, _unquoted(token["target"])))
             piece.end = at
+    if "-v" in text and any(each.argv[:2] == ["printf", "-v"] for each in found):
+        return None  # it sets a variable
     return found if _is_whole(found) else None
+
+
+def _may_begin(word: str) -> bool:
+    return "=" not in word and word not in _NOT_HERE and (word[0].isalnum() or word[0] in "./_[")
 
 
 def _unquoted(word: str) -> str:
@@ -163,5 +193,5 @@ def settings(found: list[Piece]) -> list[Setting]:
         if piece.before not in ("|", "|&"):
             conditional = piece.before in ("&&", "||")
         if conditional:
-            result[index] = _SETTINGS[piece.is_piped, result[index] & Setting.BACKGROUND != 0, True]
+            result[index] = _SETTINGS[piece.is_piped, int.__and__(result[index], Setting.BACKGROUND) != 0, True]
     return result

@@ -12,9 +12,9 @@ from sandboxkit.errors import CommandError
 from sandboxkit.model import Command, Setting, SimpleCommand
 from sandboxkit.shell._found import Found
 from sandboxkit.shell._lines import pieces
-from sandboxkit.shell._read import read, read_pieces, read_roughly, read_words
+from sandboxkit.shell._read import read, read_carried, read_pieces, read_roughly
 from sandboxkit.shell._unsure import TooMuchError, UnsureError
-from sandboxkit.shell._unwrap import starts_others
+from sandboxkit.shell._unwrap import carried
 from sandboxkit.shell._words import words
 
 __all__ = ["MAX_TEXT", "parse"]
@@ -104,7 +104,9 @@ def _encoded(text: str, where: str) -> bytes:
 def _text(text: str) -> Command:
     if len(text) > MAX_TEXT:
         return _unread(text, f"it is longer than {MAX_TEXT} characters")
-    _encoded(text, "the text")
+    is_printable = text.isprintable()
+    if not is_printable:
+        _encoded(text, "the text")
     if not text.strip(" \t\n"):
         raise CommandError("it is empty; give a program")
     argv = words(text)
@@ -112,11 +114,11 @@ def _text(text: str) -> Command:
         return _plain(text, argv, _span(text))
     found = Found()
     try:
-        if _has_invisible(text):
+        if not is_printable and _has_invisible(text):
             raise UnsureError("it has a control or invisible character")
         plain = pieces(text)
         if plain is not None:
-            read_pieces(plain, found)
+            read_pieces(text, plain, found)
         else:
             read(text, found)
     except UnsureError as problem:
@@ -132,12 +134,15 @@ def _text(text: str) -> Command:
 
 def _plain(source: str | None, argv: tuple[str, ...], span: tuple[int, int] | None) -> Command:
     part = SimpleCommand(argv, span)
-    if not starts_others(argv[0]):
-        return Command(source, (part,), argv=argv)
-    found = Found()
+    found = None
     try:
-        read_words(part, found)
+        inner = carried(part, None)
+        if inner is None:
+            return Command(source, (part,), argv=argv)
+        found = Found()
+        read_carried(part, inner, found)
     except UnsureError as problem:
+        found = found or Found([part])
         with suppress(TooMuchError):
             for text in (source or " ".join(argv), *(word for word in argv if " " in word)):
                 read_roughly(text, found, span=span)
@@ -173,8 +178,10 @@ def _suspected(found: Found, span: tuple[int, int] | None) -> tuple[SimpleComman
 
 
 def _has_invisible(text: str) -> bool:
-    return not text.isprintable() and any(not char.isprintable() and char not in "\t\n" for char in text)
+    return any(not char.isprintable() and char not in "\t\n" for char in text)
 
 
 def _span(text: str) -> tuple[int, int]:
+    if text[0] not in " \t" and text[-1] not in " \t":
+        return 0, len(text)
     return len(text) - len(text.lstrip(" \t")), len(text.rstrip(" \t"))

@@ -18,6 +18,7 @@ from sandboxkit.shell._lists import and_or_list, negated, pipeline, redirected_s
 from sandboxkit.shell._reader import Reader
 from sandboxkit.shell._simple import assignments, command, declaration
 from sandboxkit.shell._start import Starter
+from sandboxkit.shell._unwrap import starts_others
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
     from sandboxkit.shell._found import Found, Place, Span
+    from sandboxkit.shell._unwrap import Carried
 
-__all__ = ["read", "read_pieces", "read_roughly", "read_words"]
+__all__ = ["read", "read_carried", "read_pieces", "read_roughly"]
 
 _ALONE = Setting.PIPELINE | Setting.BACKGROUND
 
@@ -42,22 +44,27 @@ def read(text: str, found: Found) -> None:
     Reader(_starter(found), _STATEMENTS, TOP).read(text)
 
 
-def read_words(part: SimpleCommand, found: Found) -> None:
+def read_carried(part: SimpleCommand, inner: Carried, found: Found) -> None:
     """
-    Adds a command of literal words, and what it starts.
+    Adds a command of literal words, and *inner*, which it starts.
 
     Raises:
-        UnsureError: It is not certain what it starts.
+        UnsureError: It is not certain what that starts in turn.
         TooMuchError: It holds more than is read.
     """
     index = found.reserve()
     found.parts[index] = part
-    _starter(found).start(index, part, TOP)
+    _starter(found).add(index, part, inner)
 
 
-def read_pieces(found_pieces: list[Piece], found: Found) -> None:
+def read_pieces(text: str, found_pieces: list[Piece], found: Found) -> None:
     """
     Adds the commands of a line of plain words, and what they start.
+
+    Args:
+        text: The line.
+        found_pieces: Its commands.
+        found: Where they go.
 
     Raises:
         UnsureError: It is not certain what one starts.
@@ -77,10 +84,11 @@ def read_pieces(found_pieces: list[Piece], found: Found) -> None:
             cwd=cwd,
         )
         found.parts[index] = part
-        last, starts, end = index, piece.starts, piece.end
-        place = TOP._replace(setting=setting)
-        starter.start(index, part, place, lambda word: (starts[word], end))  # noqa: B023 - called at once
-        note_files(part, found, None)
+        last = index
+        if starts_others(part.argv[0]) or found.files:
+            starter.start(index, part, TOP, piece.span_of(text))
+        if part.redirects:
+            note_files(part, found, None)
         if part.argv[0] == "cd" and not int.__and__(setting, _ALONE):
             cwd = directory(part, cwd)
 

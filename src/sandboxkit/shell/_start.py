@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 
 from sandboxkit.model import Setting, SimpleCommand
 from sandboxkit.shell._effects import with_declared, written_script
-from sandboxkit.shell._found import setting_of
+from sandboxkit.shell._found import Place, setting_of
 from sandboxkit.shell._stdin import stdin_of
 from sandboxkit.shell._suspects import suspects
-from sandboxkit.shell._unsure import UnsureError
+from sandboxkit.shell._tree import MAX_DEPTH
+from sandboxkit.shell._unsure import TooMuchError, UnsureError
 from sandboxkit.shell._unwrap import Carried, Inner, Stdin, carried, starts_others
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sandboxkit.shell._found import Found, Place, Span
+    from sandboxkit.shell._found import Found, Span
 
 __all__ = ["Starter"]
 
@@ -65,18 +66,44 @@ class Starter:
             starts_others(part.argv[0]) or part.argv[0] in found.functions or (found.files and "/" in part.argv[0])
         ):
             return
-        stdin = stdin_of(part, found.parts, place.stdin)
-        inner = self._carried(part, stdin)
-        if inner is None:
-            if stdin is not None and part.program in found.functions:
-                raise UnsureError("it has text as the input of a function")
-            return
-        place.check_depth()
+        stdin = stdin_of(part, found.parts, place.stdin) if part.redirects or part.reads_from else place.stdin
+        inner = self._carried(part, stdin) if found.files or found.functions else carried(part, stdin)
+        if inner is not None:
+            self.add(index, part, inner, stdin, place.depth, span_of)
+        elif stdin is not None and part.argv[0] in found.functions:
+            raise UnsureError("it has text as the input of a function")
+
+    def add(
+        self,
+        index: int,
+        part: SimpleCommand,
+        inner: Carried,
+        stdin: Stdin | None = None,
+        depth: int = 0,
+        span_of: Callable[[int], Span | None] | None = None,
+    ) -> None:
+        """
+        Adds *inner*, which *part* starts.
+
+        Args:
+            index, part: The command.
+            inner: What it starts.
+            stdin: What that reads as standard input.
+            depth: How deep the command stands in others.
+            span_of: Where the command that begins at a word of it stands.
+
+        Raises:
+            UnsureError: It is not certain what that starts in turn.
+            TooMuchError: It starts more than is read.
+        """
+        if depth >= MAX_DEPTH:
+            raise TooMuchError(f"its commands stand more than {MAX_DEPTH} deep in each other")
         if inner.own is not None:
-            found.parts[index] = replace(part, own=inner.own)
+            self.found.parts[index] = replace(part, own=inner.own)
         for each in inner.commands:
-            span = span_of(each.start) if span_of and each.start else part.span
-            self._inner(index, part, each, place._replace(stdin=stdin, depth=place.depth + 1), span)
+            setting = setting_of(int.__or__(int.__or__(part.setting, each.setting), Setting.WRAPPED))
+            place = Place(setting, part.inside, index, part.reads_from, part.function, stdin, depth + 1)
+            self._inner(part, each, place, span_of(each.start) if span_of and each.start else part.span)
 
     def suspect(self, text: str, place: Place, span: Span | None) -> None:
         """
@@ -119,9 +146,7 @@ class Starter:
             inner = Carried([Inner(part.argv[1:], unknown, 1, setting=Setting.SUSPECT)])
         return inner
 
-    def _inner(self, outer: int, part: SimpleCommand, inner: Inner, place: Place, span: Span | None) -> None:
-        setting = setting_of(int.__or__(int.__or__(part.setting, inner.setting), Setting.WRAPPED))
-        place = place._replace(setting=setting, outer=outer, inside=part.inside)
+    def _inner(self, part: SimpleCommand, inner: Inner, place: Place, span: Span | None) -> None:
         if inner.text is not None:
             self._text(part, inner, place.with_setting(Setting.TEXT), span)
             return
@@ -131,11 +156,11 @@ class Starter:
             span=span,
             unknown=inner.unknown,
             assignments=inner.assignments,
-            setting=setting,
-            reads_from=part.reads_from,
-            inside=part.inside,
-            outer=outer,
-            function=part.function,
+            setting=place.setting,
+            reads_from=place.reads_from,
+            inside=place.inside,
+            outer=place.outer,
+            function=place.function,
             cwd=_cwd(part, inner),
         )
         started = with_declared(started, self.found.variables)
@@ -150,7 +175,6 @@ class Starter:
         if inner.arguments:
             self.found.variables.set_arguments(inner.arguments[1:])
             self.found.variables.set("0", inner.arguments[0])
-        place = place._replace(reads_from=part.reads_from, function=part.function)
         try:
             self._read(self, text, place, span, _cwd(part, inner))
         except UnsureError:

@@ -21,6 +21,8 @@ _RUN = re.compile(r"[A-Za-z0-9_./:,@%+=-]+")
 Characters that mean themselves wherever they stand.
 """
 
+_OUTSIDE = re.compile(r"[A-Za-z0-9_./:,@%+= -]*")
+_EXPANDS = re.compile(r"[$`\\]")
 _COMPOUND = re.compile(r"[;|&<>$`()\n]")
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\$`]|\\.)*\"|\\.", re.DOTALL)
 _META = frozenset("\n|&;()<>$`*?")
@@ -64,13 +66,41 @@ def words(text: str) -> tuple[str, ...] | None:
 
     Source: bash(1), "QUOTING" and "SHELL GRAMMAR".
     """
-    if _COMPOUND.search(_QUOTED.sub("", text)):
+    if _EASY.fullmatch(text):
+        found = tuple(text.split(" "))
+    elif (quoted := _between_quotes(text)) is not None:
+        found = quoted
+    elif _COMPOUND.search(_QUOTED.sub("", text)):
         return None
-    try:
-        found = tuple(text.split(" ")) if _EASY.fullmatch(text) else _read(text)
-    except _NotPlainError:
-        return None
+    else:
+        try:
+            found = _read(text)
+        except _NotPlainError:
+            return None
     return found if found and _may_begin(found[0]) else None
+
+
+def _between_quotes(text: str) -> tuple[str, ...] | None:
+    """
+    The words of a text with quotes of one kind and no backslash, or None for any other.
+    """
+    quote = "'" if '"' not in text else '"'
+    pieces = text.split(quote)
+    inside = "".join(pieces[1::2])
+    is_plain = len(pieces) % 2 == 1 and inside.isprintable() and _OUTSIDE.fullmatch("".join(pieces[::2]))
+    if len(pieces) < 3 or not is_plain or (quote == '"' and _EXPANDS.search(inside)):
+        return None
+    found: list[str] = []
+    word: str | None = None
+    for number, piece in enumerate(pieces):
+        first, *rest = (piece,) if number % 2 else piece.split(" ")
+        if first or number % 2:
+            word = first if word is None else word + first
+        for following in rest:
+            if word is not None:
+                found.append(word)
+            word = following or None
+    return tuple(found) if word is None else (*found, word)
 
 
 def _may_begin(word: str) -> bool:
