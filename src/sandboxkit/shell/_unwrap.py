@@ -12,12 +12,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sandboxkit.model import PIPES, UNKNOWN, Assignment, Doubt, Setting, SimpleCommand, Unknown
-from sandboxkit.shell._wrappers import CODE_OPTIONS, SHELLS, WRAPPERS, Wrapper
+from sandboxkit.shell._wrappers import CODE_OPTIONS, RUN_OPTIONS, RUN_WORDS, SHELLS, STDIN_SHELLS, WRAPPERS, Wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    _Carrier = Callable[[SimpleCommand, "Stdin | None"], "Carried | None"]
 
 __all__ = ["Carried", "Inner", "Stdin", "carried", "starts_others"]
 
@@ -34,10 +32,9 @@ _PRINTING = re.compile(r"(?:print\w*|log|puts|echo|write\w*|info|warn\w*|error|a
 """
 Code without what starts programs may still do so by a name of its own, but not by one of these.
 """
+_BARE = re.compile(r"[\w./+-]+")
 _NEEDS_SHELL = re.compile(r"[\s;&|<>()`$]")
 _STDIN_READERS = frozenset(("at", "batch"))
-_GIT_SETTING = re.compile(r"[a-z]+\.[\w.-]+")
-_BLANK = re.compile(r"\s")
 _GIT_CARRIES = re.compile(r"=|ext::|[a-z]\.[a-z]| -x|--exec|-filter|foreach")
 _GIT_FLAGS = frozenset(
     """
@@ -49,6 +46,7 @@ _FIND_STARTS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 _TEXT_ONLY = frozenset(("su", "script"))
 _FD_STARTS = re.compile(r"-[A-WYZa-wyz]*[xX]=?|--exec(?:-batch)?(?:=|$)")
 _SSH_COMMANDS = re.compile(r"(?:-o)?\s*(?:Proxy|Local|KnownHosts)Command\s*[= ]\s*(.*)", re.DOTALL | re.IGNORECASE)
+_COPIERS = frozenset(("scp", "sftp"))
 _MAX_STRINGS = 20
 _MAX_TAILS = 4
 _MAX_RUNNER = 12
@@ -138,27 +136,21 @@ def carried(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
         part: The command.
         stdin: What it reads as standard input, as far as the text says it.
     """
-    name, wrapper, reader = _known(part.argv[0])
+    name = _name(part.argv[0])
+    wrapper = WRAPPERS.get(name)
     if wrapper is not None:
         return _behind(part, name, wrapper, stdin)
+    reader = _READERS.get(name) or _READERS.get(_VERSION.sub("", name))
     return reader(part, stdin) if reader else None
 
 
+@lru_cache(maxsize=1024)
 def starts_others(program: str) -> bool:
     """
     Whether *program* may start something that its words tell.
     """
-    _, wrapper, reader = _known(program)
-    return wrapper is not None or reader is not None
-
-
-@lru_cache(maxsize=1024)
-def _known(program: str) -> tuple[str, Wrapper | None, _Carrier | None]:
-    """
-    The name of *program*, its row in the table of wrappers, and who reads it else.
-    """
     name = _name(program)
-    return name, WRAPPERS.get(name), _READERS.get(name) or _READERS.get(_VERSION.sub("", name))
+    return name in WRAPPERS or name in _READERS or _VERSION.sub("", name) in _READERS
 
 
 def _name(word: str) -> str:
@@ -261,10 +253,10 @@ def _behind_options(part: SimpleCommand, name: str, wrapper: Wrapper, stdin: Std
         inner = [each for index, text in found.texts for each in _option_text(part, index, text, wrapper.setting)]
         return Carried(inner, found.at)
     if name in _TEXT_ONLY or found.at >= len(part.argv):
-        return _default(part, name, found)
+        return _default(part, name, found, wrapper, stdin)
     if wrapper.joins and not (name == "watch" and _executes(part.argv[1 : found.at])):
         inner = _text(part, range(found.at, len(part.argv)), wrapper.setting)
-        return Carried(inner, found.at)
+        return Carried([*inner, *_each_line(part, found, stdin)] if name == "parallel" else inner, found.at)
     inner_part = _tail(part, found.at, assignments=tuple(found.assignments), setting=wrapper.setting, cwd=found.cwd)
     if name == "xargs":
         inner_part = _with_input(inner_part, stdin, found.replaces)
@@ -278,7 +270,24 @@ def _executes(options: tuple[str, ...]) -> bool:
     return any(re.match(r"-[a-zA-Z]*x|--exec$", option) for option in options)
 
 
-def _default(part: SimpleCommand, name: str, found: _Options) -> Carried | None:
+def _each_line(part: SimpleCommand, found: _Options, stdin: Stdin | None) -> Iterator[Inner]:
+    """
+    What `parallel` makes of the lines of its input.
+    """
+    words = part.argv[found.at :]
+    if stdin is None or any(word.startswith(":::") for word in words):
+        return
+    command = " ".join(words)
+    for line in stdin.text.splitlines()[:_MAX_STRINGS]:
+        text = command.replace("{}", line) if "{}" in command else f"{command} {line}"
+        yield Inner(text=text, start=found.at, setting=Setting.SUSPECT)
+
+
+def _default(part: SimpleCommand, name: str, found: _Options, wrapper: Wrapper, stdin: Stdin | None) -> Carried | None:
+    if stdin is not None and name == "parallel":
+        return Carried(_input(stdin, Setting.FOREIGN), None)
+    if stdin is not None and name in STDIN_SHELLS:
+        return Carried(_input(stdin, wrapper.setting | Setting.FOREIGN), None)
     if name in ("env", "time", "command", "builtin", "exec", "coproc"):
         # Without a command env does the work of printenv.
         argv = ("printenv",) if name == "env" else ()
@@ -487,6 +496,9 @@ def _shell(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
         if at >= len(argv):
             return None
         inner = _text(part, range(at, at + 1), foreign, arguments=argv[at + 1 :] or ("bash",))
+        if at + 1 < len(argv) and _BARE.fullmatch(argv[at]) and not _is_unknown(part, at + 1):
+            # Words follow that it cannot use: whoever wrote this meant something else.
+            inner.append(Inner((UNKNOWN,), _ANYTHING, at))
         return Carried(inner, at)
     if at < len(argv) and (printed := _printed(part, at)):
         return Carried(_input(Stdin(printed), foreign), at)
@@ -657,17 +669,16 @@ def _git(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
         if word in ("-x", "--exec", "--tree-filter", "--index-filter", "--msg-filter", "foreach"):
             texts.append(following)
         key, assigned, value = word.partition("=")
-        value = value if assigned and "." in key else following if _GIT_SETTING.fullmatch(word) else ""
+        value = value if assigned and "." in key else following if re.fullmatch(r"[a-z]+\.[\w.-]+", word) else ""
         if value.startswith("!"):
             texts.append(value[1:])
-        elif assigned and value and _BLANK.search(value) and not word.startswith("--"):
+        elif assigned and value and re.search(r"\s", value) and not word.startswith("--"):
             texts.append(value)
         elif word.startswith(("--exec=", "--upload-pack=", "--receive-pack=", "--open-files-in-pager=")):
             texts.append(word.partition("=")[2])
     if argv[1:3] == ("bisect", "run"):
         return Carried([_tail(part, 3)] if len(argv) > 3 else [], 3)
-    found = [Inner(text=text, setting=Setting.SUSPECT) for text in texts if text.strip()]
-    return Carried(found) if found else None
+    return Carried([Inner(text=text, setting=Setting.SUSPECT) for text in texts if text.strip()], None)
 
 
 def _git_elsewhere(part: SimpleCommand) -> Carried | None:
@@ -759,11 +770,58 @@ def _runner(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     return Carried([*texts, *(tail for tail in tails if not tail.argv[0].startswith("-"))], None)
 
 
+def _running(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
+    """
+    Commands in options of a program that does other work. A program's name alone says
+    nothing that the options do not.
+    """
+    argv, name = part.argv, _name(part.argv[0])
+    texts = list[str]()
+    options = RUN_OPTIONS.get(name, ())
+    for at, word in enumerate(argv[1:] if options else (), 1):
+        option, attached, value = word.partition("=")
+        following = argv[at + 1] if at + 1 < len(argv) else ""
+        if word in options:
+            texts.append(following)
+        elif word.startswith("--"):
+            if len(option) > 2 and any(each.startswith(option) for each in options):
+                texts.append(value if attached else following)
+        elif word[:1] == "-" and len(word) > 2:
+            texts += [word[2:]] if word[:2] in options else [following] if f"-{word[-1]}" in options else []
+    texts = [text.removeprefix("exec=").lstrip("| ") for text in texts]
+    texts += [found[1] for word in argv if (found := _SSH_COMMANDS.fullmatch(word))] if name in _COPIERS else []
+    if pattern := RUN_WORDS.get(name):
+        matches = [each for word in argv[1:] for each in pattern.finditer(word)]
+        texts += [re.sub(r"\\(.)", r"\1", each[each.lastindex or 0]) for each in matches]
+    inner = [
+        Inner(text=text, setting=Setting.SUSPECT) for text in texts[:_MAX_STRINGS] if _NEEDS_SHELL.search(text.strip())
+    ]
+    return Carried(inner) if inner else None
+
+
+def _after_dashes(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
+    """
+    `capsh -- ARGUMENTS` hands them to bash.
+    """
+    if "--" not in part.argv:
+        return None
+    inner = _tail(part, part.argv.index("--"), setting=Setting.SUSPECT)
+    return Carried([replace(inner, argv=("bash", *inner.argv[1:]))])
+
+
+def _ip(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
+    """
+    `ip netns exec NAME COMMAND`.
+    """
+    at = part.argv.index("exec") + 2 if "exec" in part.argv else len(part.argv)
+    return Carried([_tail(part, at, setting=Setting.SUSPECT)]) if at < len(part.argv) else None
+
+
 def _stdin_text(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     return Carried(_input(stdin, Setting.FOREIGN), None) if stdin else None
 
 
-_READERS: dict[str, _Carrier] = {
+_READERS: dict[str, Callable[[SimpleCommand, Stdin | None], Carried | None]] = {
     **dict.fromkeys(SHELLS, _shell),
     **dict.fromkeys(CODE_OPTIONS, _code),
     **dict.fromkeys(_STDIN_READERS, _stdin_text),
@@ -790,6 +848,9 @@ _READERS: dict[str, _Carrier] = {
     ),
     **dict.fromkeys(_RUNNERS, _runner),
     **dict.fromkeys(("docker", "podman", "nerdctl", "kubectl", "oc", "docker-compose", "lxc", "crictl"), _container),
+    **dict.fromkeys((*RUN_OPTIONS, *RUN_WORDS), _running),
+    "capsh": _after_dashes,
+    "ip": _ip,
     "eval": _eval,
     "mapfile": _callback,
     "readarray": _callback,
