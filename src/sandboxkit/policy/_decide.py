@@ -48,14 +48,10 @@ _MAX_JUDGEMENTS = 2048
 _NOT_FILES = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/full", "/dev/tty"))
 
 
-class _Hit(NamedTuple):
-    """
-    A rule that matched, with what it says about this command, and why.
-    """
-
-    rule: CompiledRule
-    action: PolicyAction
-    reason: str
+_Hit = tuple["CompiledRule", PolicyAction, str]
+"""
+A rule that matched, with what it says about this command, and why.
+"""
 
 
 class _Verdict(NamedTuple):
@@ -209,7 +205,7 @@ class _Decision:
         for verdict in judged.verdicts:
             if verdict.hits:
                 matches += verdict.matches(action, index, part.span)
-                self._bounding += [hit.rule.rule for hit in verdict.winners if hit.rule.bounds]
+                self._bounding += [rule.rule for rule, _, _ in verdict.winners if rule.bounds]
         if not index:
             self._is_direct = bool(judged.verdicts) and judged.verdicts[0].is_direct
         return PartDecision(index, action, judged.reason, tuple(matches), judged.notes)
@@ -276,8 +272,8 @@ class _Decision:
         is_hidden = act is _Act.UNKNOWN_COMMAND and UNKNOWN in part.argv[0]
         hits = deciding = () if is_hidden else _hits(rules.builtin, subject, nearly)
         is_known, is_direct = bool(hits), False
-        for hit in hits:
-            is_direct |= hit.rule.direct and hit.action is PolicyAction.ALLOW
+        for rule, said, _ in hits:
+            is_direct |= rule.direct and said is PolicyAction.ALLOW
         project: Sequence[_Hit] = ()
         if rules.is_extended:
             user, organisation = _hits(rules.user, subject), _hits(rules.organisation, subject)
@@ -285,12 +281,12 @@ class _Decision:
             deciding = organisation or user or hits
             hits = (*hits, *user, *organisation, *project)
         deciding = _deciding(deciding) if len(deciding) > 1 else deciding
-        action, otherwise = (deciding[0].action, "") if deciding else _otherwise(act, rules.default)
+        action, otherwise = (deciding[0][1], "") if deciding else _otherwise(act, rules.default)
         if functions and is_known and subject.argv is part.argv and part.argv[0] in functions:
             action, otherwise = max(action, PolicyAction.ASK), "a function takes the place of the program"
             deciding = ()
-        for hit in project:
-            action = max(action, hit.action)
+        for _, said, _ in project:
+            action = max(action, said)
         return _Verdict(
             subject, action, hits, (*deciding, *project) if project else deciding, is_direct, otherwise, nearly
         )
@@ -387,10 +383,11 @@ def _hits(layer: Layer, subject: Subject, nearly: list[CompiledRule] | None = No
     would have allowed it, but for their constraints.
     """
     hits = []
+    begins = 0 if subject.unknown else 2
     for rule in layer.candidates(subject):
-        action = rule.action_on(subject)
+        action = rule.action_on(subject, begins)
         if action is not None:
-            hits.append(_Hit(rule, action, rule.reason if action is rule.action else _other_reason(rule)))
+            hits.append((rule, action, rule.reason if action is rule.action else _other_reason(rule)))
         elif nearly is not None and rule.constraints is not None and rule.action is PolicyAction.ALLOW:
             nearly.append(rule)
     return hits
@@ -400,9 +397,9 @@ def _deciding(hits: Sequence[_Hit]) -> Sequence[_Hit]:
     """
     The hits of the highest priority that say the strictest.
     """
-    rank = max([hit.rule.rank for hit in hits])
-    action = max([hit.action for hit in hits if hit.rule.rank == rank])
-    return [hit for hit in hits if hit.rule.rank == rank and hit.action is action]
+    rank = max([rule.rank for rule, _, _ in hits])
+    action = max([said for rule, said, _ in hits if rule.rank == rank])
+    return [hit for hit in hits if hit[0].rank == rank and hit[1] is action]
 
 
 def _max_timeout(rules: Iterable[PolicyRule]) -> float | None:
@@ -455,9 +452,9 @@ def _sentence_of(row: FloorRow) -> str:
 def _sentence(action: PolicyAction, why: str, verdicts: Iterable[_Verdict]) -> str:
     for verdict in verdicts:
         if verdict.action is action:
-            for hit in verdict.winners:
-                if hit.action is action:
-                    return f"{_VERBS[action]}: {hit.reason or 'a rule says so'} ({hit.rule.source})"
+            for rule, said, reason in verdict.winners:
+                if said is action:
+                    return f"{_VERBS[action]}: {reason or 'a rule says so'} ({rule.source})"
     if not why:
         reasons = [verdict.otherwise for verdict in verdicts if verdict.action is action and verdict.otherwise]
         why = reasons[0] if reasons else "it starts nothing that needs a rule"

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from sandboxkit.model import EvaluationContext
 from sandboxkit.policy._arguments import ArgumentSet, is_option
 from sandboxkit.policy._digest import digest_of
-from sandboxkit.policy._glob import any_glob
+from sandboxkit.policy._glob import any_glob, any_of
 from sandboxkit.policy._paths import path_candidates
 from sandboxkit.policy._places import PlaceRow, Places, triggers
 
@@ -245,7 +245,7 @@ class Floor:
             rows=rows,
             by_program=_indexed((name, rule) for rule in own for name in rule.row.programs),
             general=general,
-            general_trigger=_any_of([rule.trigger for rule in general]),
+            general_trigger=any_of([rule.trigger for rule in general]),
             writes=tuple(rule for rule in rows if rule.row.writes),
             flows=_indexed([*executors, *((name, rule) for rule in received for name in rule.row.programs)]),
             executed=executed,
@@ -371,11 +371,6 @@ def _destinations(arguments: tuple[str, ...]) -> Iterator[str]:
             yield arguments[place + 1]
         elif found := _WRITING_ATTACHED.match(argument):
             yield argument[found.end() :]
-
-
-def _any_of(triggers: Sequence[re.Pattern[str] | None]) -> re.Pattern[str] | None:
-    patterns = [trigger.pattern for trigger in triggers if trigger]
-    return re.compile("|".join(patterns)) if patterns and len(patterns) == len(triggers) else None
 
 
 def _indexed(pairs: Iterable[tuple[str, FloorRule]]) -> dict[str, tuple[FloorRule, ...]]:

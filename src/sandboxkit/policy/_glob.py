@@ -8,9 +8,9 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-__all__ = ["any_glob", "glob_pattern"]
+__all__ = ["any_glob", "any_of", "glob_pattern"]
 
 
 def glob_pattern(glob: str, *, one: str = ".") -> re.Pattern[str]:
@@ -34,3 +34,11 @@ def any_glob(globs: Iterable[str]) -> re.Pattern[str]:
     All of *globs* compiled as one.
     """
     return re.compile("|".join(f"(?:{glob_pattern(glob).pattern})" for glob in globs), re.DOTALL)
+
+
+def any_of(patterns: Sequence[re.Pattern[str] | None]) -> re.Pattern[str] | None:
+    """
+    Found where any of *patterns* is, or None where one is missing.
+    """
+    known = dict.fromkeys(pattern.pattern for pattern in patterns if pattern)
+    return None if None in patterns or not known else re.compile("|".join(known))

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from sandboxkit.model import Level, PolicyAction
 from sandboxkit.policy._digest import digest_of
+from sandboxkit.policy._glob import any_of
 from sandboxkit.policy._match import CompiledRule
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Mapping, Sequence
 
     from sandboxkit.policy._floor import Floor
@@ -63,6 +65,8 @@ class Layer:
         shelves: The enabled rules under each program they can match.
         general: The enabled globs and regexes that may match any program.
         general_for: Those of them that can match a text that begins with the character.
+        needed: Found in the `line` of every subject of known words that one of these matches,
+            or None where there is nothing of the kind.
         digest: Names the content (sha256, hex).
     """
 
@@ -71,6 +75,7 @@ class Layer:
     shelves: Mapping[str, _Shelf]
     general: tuple[CompiledRule, ...]
     general_for: Mapping[str, tuple[CompiledRule, ...]]
+    needed: re.Pattern[str] | None
     digest: str
 
     @classmethod
@@ -91,12 +96,15 @@ class Layer:
             char: tuple(rule for rule in general if rule.begins is None or char in rule.begins)
             for char in (*ascii_letters, *digits)
         }
+        needs = [rule.needs for found in general_for.values() for rule in found]
+        needed = any_of(needs) if needs else None
         digest = digest_of([rule.to_dict() for rule in rules])
-        return cls(level, tuple(rules), shelves, tuple(general), general_for, digest)
+        return cls(level, tuple(rules), shelves, tuple(general), general_for, needed, digest)
 
     def candidates(self, subject: Subject) -> tuple[CompiledRule, ...]:
         """
-        The rules that may match *subject*.
+        The rules that may match *subject*: where its first two words are known, those
+        with a prefix begin with them.
         """
         argv = subject.argv
         is_known = not subject.unknown or subject.knows(2)
@@ -108,7 +116,11 @@ class Layer:
             )
         if not self.general:
             return found
-        return found + (self.general_for[subject.begins] if subject.begins else self.general)
+        if not subject.begins:
+            return found + self.general
+        if self.needed is not None and not subject.unknown and not self.needed.search(subject.line):
+            return found
+        return found + self.general_for[subject.begins]
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,13 +202,20 @@ class CompiledRule:
             return None
         return frozenset((found[1] or found[2]).replace("\\", "").split("|"))
 
-    def action_on(self, subject: Subject) -> PolicyAction | None:
+    def action_on(self, subject: Subject, begins: int = 0) -> PolicyAction | None:
         """
         What the rule says about *subject*, or None where it says nothing.
 
         A built-in rule that allows a tool asks about another program of that name.
+
+        Args:
+            subject: The command.
+            begins: How many of its words are known to be the prefix's.
         """
-        if not (self._has_prefix(subject) if self.pattern is None else self._fits(subject, self.pattern)):
+        if self.pattern is not None:
+            if not self._fits(subject, self.pattern):
+                return None
+        elif begins < len(self.prefix) and not self._has_prefix(subject):
             return None
         if subject.place is Place.ELSEWHERE and self._is_impostor(subject):
             return PolicyAction.ASK if self.level is Level.BUILTIN and self.action is PolicyAction.ALLOW else None

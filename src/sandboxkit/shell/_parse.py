@@ -122,7 +122,7 @@ def _text(text: str) -> Command:
         else:
             read(text, found)
     except UnsureError as problem:
-        return _opaque(text, str(problem))
+        return _opaque(text, str(problem), found)
     except TooMuchError as problem:
         return _unread(text, str(problem))
     except RecursionError:
@@ -156,14 +156,13 @@ def _unread(text: str, problem: str) -> Command:
     return Command(text, (), opaque=problem, unread=True)
 
 
-def _opaque(text: str, problem: str) -> Command:
+def _opaque(text: str, problem: str, found: Found) -> Command:
     """
-    What can be seen in a text that cannot be read: as far as the grammar goes, and
-    roughly.
+    What can be seen in a text that cannot be read: as far as it went, and roughly.
     """
-    found = Found()
-    with suppress(UnsureError, TooMuchError, RecursionError):
-        read(text, found)
+    if not found.parts:
+        with suppress(UnsureError, TooMuchError, RecursionError):
+            read(text, found)
     with suppress(TooMuchError):
         read_roughly(text, found)
     return Command(text, _suspected(found, (0, len(text))), opaque=problem)

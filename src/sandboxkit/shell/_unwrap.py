@@ -17,6 +17,8 @@ from sandboxkit.shell._wrappers import CODE_OPTIONS, RUN_OPTIONS, RUN_WORDS, SHE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    _Carrier = Callable[[SimpleCommand, "Stdin | None"], "Carried | None"]
+
 __all__ = ["Carried", "Inner", "Stdin", "carried", "starts_others"]
 
 _VERSION = re.compile(r"[-.0-9]+$")
@@ -35,6 +37,8 @@ Code without what starts programs may still do so by a name of its own, but not 
 _BARE = re.compile(r"[\w./+-]+")
 _NEEDS_SHELL = re.compile(r"[\s;&|<>()`$]")
 _STDIN_READERS = frozenset(("at", "batch"))
+_GIT_SETTING = re.compile(r"[a-z]+\.[\w.-]+")
+_BLANK = re.compile(r"\s")
 _GIT_CARRIES = re.compile(r"=|ext::|[a-z]\.[a-z]| -x|--exec|-filter|foreach")
 _GIT_FLAGS = frozenset(
     """
@@ -136,21 +140,27 @@ def carried(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
         part: The command.
         stdin: What it reads as standard input, as far as the text says it.
     """
-    name = _name(part.argv[0])
-    wrapper = WRAPPERS.get(name)
+    name, wrapper, reader = _known(part.argv[0])
     if wrapper is not None:
         return _behind(part, name, wrapper, stdin)
-    reader = _READERS.get(name) or _READERS.get(_VERSION.sub("", name))
     return reader(part, stdin) if reader else None
 
 
-@lru_cache(maxsize=1024)
 def starts_others(program: str) -> bool:
     """
     Whether *program* may start something that its words tell.
     """
+    _, wrapper, reader = _known(program)
+    return wrapper is not None or reader is not None
+
+
+@lru_cache(maxsize=1024)
+def _known(program: str) -> tuple[str, Wrapper | None, _Carrier | None]:
+    """
+    The name of *program*, its row in the table of wrappers, and who reads it else.
+    """
     name = _name(program)
-    return name in WRAPPERS or name in _READERS or _VERSION.sub("", name) in _READERS
+    return name, WRAPPERS.get(name), _READERS.get(name) or _READERS.get(_VERSION.sub("", name))
 
 
 def _name(word: str) -> str:
@@ -669,16 +679,17 @@ def _git(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
         if word in ("-x", "--exec", "--tree-filter", "--index-filter", "--msg-filter", "foreach"):
             texts.append(following)
         key, assigned, value = word.partition("=")
-        value = value if assigned and "." in key else following if re.fullmatch(r"[a-z]+\.[\w.-]+", word) else ""
+        value = value if assigned and "." in key else following if _GIT_SETTING.fullmatch(word) else ""
         if value.startswith("!"):
             texts.append(value[1:])
-        elif assigned and value and re.search(r"\s", value) and not word.startswith("--"):
+        elif assigned and value and _BLANK.search(value) and not word.startswith("--"):
             texts.append(value)
         elif word.startswith(("--exec=", "--upload-pack=", "--receive-pack=", "--open-files-in-pager=")):
             texts.append(word.partition("=")[2])
     if argv[1:3] == ("bisect", "run"):
         return Carried([_tail(part, 3)] if len(argv) > 3 else [], 3)
-    return Carried([Inner(text=text, setting=Setting.SUSPECT) for text in texts if text.strip()], None)
+    found = [Inner(text=text, setting=Setting.SUSPECT) for text in texts if text.strip()]
+    return Carried(found) if found else None
 
 
 def _git_elsewhere(part: SimpleCommand) -> Carried | None:
@@ -821,7 +832,7 @@ def _stdin_text(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     return Carried(_input(stdin, Setting.FOREIGN), None) if stdin else None
 
 
-_READERS: dict[str, Callable[[SimpleCommand, Stdin | None], Carried | None]] = {
+_READERS: dict[str, _Carrier] = {
     **dict.fromkeys(SHELLS, _shell),
     **dict.fromkeys(CODE_OPTIONS, _code),
     **dict.fromkeys(_STDIN_READERS, _stdin_text),

@@ -23,7 +23,7 @@ Characters that mean themselves wherever they stand.
 
 _OUTSIDE = re.compile(r"[A-Za-z0-9_./:,@%+= -]*")
 _EXPANDS = re.compile(r"[$`\\]")
-_COMPOUND = re.compile(r"[;|&<>$`()\n]")
+_COMPOUND = re.compile(r"[;|&<>$`()*?\n]")
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\$`]|\\.)*\"|\\.", re.DOTALL)
 _META = frozenset("\n|&;()<>$`*?")
 
@@ -68,7 +68,7 @@ def words(text: str) -> tuple[str, ...] | None:
     """
     if _EASY.fullmatch(text):
         found = tuple(text.split(" "))
-    elif (quoted := _between_quotes(text)) is not None:
+    elif ("'" in text or '"' in text) and (quoted := _between_quotes(text)) is not None:
         found = quoted
     elif _COMPOUND.search(_QUOTED.sub("", text)):
         return None
