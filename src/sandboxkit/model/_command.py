@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag, auto
+from functools import cache
 
 from sandboxkit.model._quick import quick
 
@@ -90,6 +91,15 @@ class Setting(IntFlag):
     """It runs in another file system: another host, a container, a changed root."""
     SUSPECT = auto()
     """It was seen in text that could not be read with certainty, and may not run at all."""
+
+    def __or__(self, other: int) -> Setting:
+        # The operator of all flags makes its result anew, which takes microseconds.
+        return _setting(int.__or__(self, other))
+
+
+@cache
+def _setting(value: int) -> Setting:
+    return Setting(value)
 
 
 @quick

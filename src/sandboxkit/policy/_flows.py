@@ -12,7 +12,7 @@ from sandboxkit.model import PIPES, UNKNOWN, EvaluationContext, Setting
 from sandboxkit.policy._subject import program_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from sandboxkit.model import Command, SimpleCommand, Unknown
     from sandboxkit.policy._floor import Floor, FloorRow
@@ -21,6 +21,7 @@ __all__ = ["flow_findings"]
 
 _MAX_PIPE = 12
 _NOWHERE = EvaluationContext()
+_DOUBLES = Setting.BACKGROUND | Setting.PIPELINE | Setting.ENDLESS
 _SHAPES = Setting.BACKGROUND | Setting.ENDLESS | Setting.FUNCTION
 _STDIN = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 _LONG_CODE = ("--eval", "--command", "--execute", "--print")
@@ -76,14 +77,20 @@ class _Flows:
                         self._downloads.setdefault(_here(redirect.target), index)
 
     def findings(self) -> Iterator[tuple[FloorRow, int]]:
+        flows = self._floor.flows
         for index, part in enumerate(self._parts):
             name = self._names[index]
-            for rule in self._floor.flows.get(name) or self._floor.flows.get(_VERSION.sub("", name), ()):
-                if self._applies(rule.row, index):
+            rules = flows.get(name)
+            if rules is None and not name.isalpha():
+                rules = flows.get(_VERSION.sub("", name))
+            executed = tuple(self._executed(index)) if rules else ()
+            for rule in rules or ():
+                if self._applies(rule.row, index, executed):
                     yield rule.row, index
-            for rule in self._floor.structures:
-                if self._is_shaped(rule.row.structure, index, part):
-                    yield rule.row, index
+            if int.__and__(part.setting, _DOUBLES) != 0:
+                for rule in self._floor.structures:
+                    if self._is_shaped(rule.row.structure, index, part):
+                        yield rule.row, index
             for source in self._programs(index, part):
                 rows = [rule.row for rule in self._floor.executed if self._belongs(source, rule.row.sources)]
                 yield from ((row, index) for row in rows)
@@ -98,9 +105,10 @@ class _Flows:
         if part.is_dynamic:
             yield from self._inside_of(index) if part.unknown[0][1].is_output else self._assigned(index, 0)
 
-    def _applies(self, row: FloorRow, index: int) -> bool:
+    def _applies(self, row: FloorRow, index: int, executed: Iterable[int]) -> bool:
         """
-        Whether *row* is about what flows into the part.
+        Whether *row* is about what flows into the part, which executes what *executed*
+        print.
         """
         if row.carries_output:
             return any(
@@ -109,7 +117,7 @@ class _Flows:
             )
         group = row.sources
         if group in ("downloaders", "decoders"):
-            return any(self._belongs(source, group) for source in self._executed(index))
+            return any(self._belongs(source, group) for source in executed)
         return any(self._belongs(source, group) for source in self._received(index))
 
     def _belongs(self, index: int, group: str) -> bool:

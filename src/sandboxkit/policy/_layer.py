@@ -32,11 +32,13 @@ class _Shelf:
     Attributes:
         by_second: Those that want a certain second word, under each such word.
         rest: All others.
+        usual: Those of the others that take a second word of ASCII letters and digits.
         all: Both.
     """
 
     by_second: Mapping[str, tuple[CompiledRule, ...]]
     rest: tuple[CompiledRule, ...]
+    usual: tuple[CompiledRule, ...]
     all: tuple[CompiledRule, ...]
 
     @classmethod
@@ -45,13 +47,18 @@ class _Shelf:
         for rule in rules:
             for word in rule.seconds:
                 index[word] = (*index.get(word, ()), rule)
-        return cls(index, tuple(rule for rule in rules if not rule.seconds), tuple(rules))
+        rest = tuple(rule for rule in rules if not rule.seconds)
+        return cls(index, rest, tuple(rule for rule in rest if rule.takes_usual_second()), tuple(rules))
 
     def candidates(self, argv: tuple[str, ...], *, is_known: bool) -> tuple[CompiledRule, ...]:
         if not is_known:
             return self.all
-        found = self.by_second.get(argv[1]) if self.by_second and len(argv) > 1 else None
-        return found + self.rest if found else self.rest
+        if len(argv) < 2:
+            return self.rest
+        second = argv[1]
+        rest = self.usual if second.isalnum() and second.isascii() else self.rest
+        found = self.by_second.get(second) if self.by_second else None
+        return found + rest if found else rest
 
 
 @dataclass(frozen=True, slots=True)

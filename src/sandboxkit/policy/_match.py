@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from string import ascii_letters, digits
 from typing import TYPE_CHECKING
 
 from sandboxkit.model import Doubt, Level, PolicyAction, is_inside
@@ -26,6 +27,7 @@ __all__ = ["CompiledRule", "Constraints"]
 
 _MAX_NAMED = 12
 _QUOTES = frozenset("'\"")
+_USUAL = frozenset(ascii_letters + digits)
 _NAME = r"(?:[A-Za-z0-9_/-]|\\.)+"
 _LEADING = re.compile(rf"(?:({_NAME})|\(({_NAME}(?:\|{_NAME})*)\))(?= |\( |$)")
 """
@@ -170,7 +172,7 @@ class CompiledRule:
             rule.action,
             is_strict,
             bounds=rule.spec is not None or rule.constraints.max_timeout is not None,
-            begins=pattern.begins() if isinstance(pattern, LinearRegex) else None,
+            begins=pattern.following("") if isinstance(pattern, LinearRegex) else None,
             needs=_found_unquoted(pattern),
             id=rule.id,
             reason=rule.reason or rule.name,
@@ -193,6 +195,15 @@ class CompiledRule:
         if self.prefix:
             return self.prefix[1] if len(self.prefix) > 1 else frozenset()
         return (self.programs and self._begins_with(_SECOND)) or frozenset()
+
+    def takes_usual_second(self) -> bool:
+        """
+        Whether the second word may be one of ASCII letters and digits.
+        """
+        programs = self.programs
+        if not isinstance(self.pattern, LinearRegex) or programs is None:
+            return True
+        return any(not _USUAL.isdisjoint(self.pattern.following(f"{program} ")) for program in programs)
 
     def _begins_with(self, words: re.Pattern[str]) -> frozenset[str] | None:
         if isinstance(self.pattern, LinearRegex) and self.pattern.has_alternatives:

@@ -84,6 +84,7 @@ class LinearRegex:
 
     __slots__ = (
         "_final",
+        "_reached",
         "_remembered",
         "_sets",
         "_start",
@@ -102,6 +103,7 @@ class LinearRegex:
         node = _Parser(pattern).parse()
         self.has_alternatives = node.kind == "any"
         self.needs = _needed(node)
+        self._reached: dict[int, frozenset[int]] = {}
         first, self._final = self._build(node)
         self._start = self._closure({first})
         self._forget()
@@ -165,11 +167,15 @@ class LinearRegex:
                 waiting.extend(pairs)
         return False
 
-    def begins(self) -> frozenset[str]:
+    def following(self, text: str) -> frozenset[str]:
         """
-        The ASCII characters a text of the language can begin with.
+        The ASCII characters that can follow *text* at the beginning of one of the language.
         """
-        tests = [test for state in self._start if (test := self._states[state].test)]
+        states = self._start
+        for char in text:
+            reached = ((self._states[state].test, self._states[state].after) for state in states)
+            states = self._closure({after for test, after in reached if test and test(char)})
+        tests = [test for state in states if (test := self._states[state].test)]
         return frozenset(char for char in map(chr, range(128)) if any(test(char) for test in tests))
 
     @property
@@ -208,14 +214,21 @@ class LinearRegex:
             return len(self._sets) - 1
 
     def _closure(self, states: set[int]) -> frozenset[int]:
-        waiting = list(states)
-        found = set(states)
+        """
+        *states*, and those reached from them without a character.
+        """
+        known = self._reached
+        return frozenset().union(*[known.get(state) or self._reach(state) for state in states])
+
+    def _reach(self, start: int) -> frozenset[int]:
+        waiting, found = [start], {start}
         while waiting:
             for state in self._states[waiting.pop()].free:
                 if state not in found:
                     found.add(state)
                     waiting.append(state)
-        return frozenset(found)
+        self._reached[start] = frozenset(found)
+        return self._reached[start]
 
     def _new(self) -> int:
         if len(self._states) >= _MAX_STATES:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sandboxkit.model import Assignment, Redirect, SimpleCommand
-from sandboxkit.shell._effects import noted, with_declared
+from sandboxkit.shell._effects import SETTERS, noted, with_declared
 from sandboxkit.shell._tables import RESERVED
 from sandboxkit.shell._unsure import UnsureError
 from sandboxkit.shell._word import Words
@@ -65,7 +65,8 @@ def finish(
     words, found = draft.words, reader.found
     span_of = reader.source.span_of
     end = outside[-1].end_byte if outside else node.end_byte
-    draft.assignments += reader.assigned_in_words()
+    if reader.words.assigned:
+        draft.assignments += reader.assigned_in_words()
     part = SimpleCommand(
         argv=tuple(words.argv),
         span=span_of(node.start_byte, end),
@@ -79,10 +80,12 @@ def finish(
         function=place.function,
         cwd=reader.cwd,
     )
-    part = with_declared(part, found.variables)
+    if words.argv and words.argv[0] in SETTERS:
+        part = with_declared(part, found.variables)
     found.parts[index] = part
     if part.argv:
-        _check_keywords(words)
+        if words.literal[0]:
+            _check_keywords(words)
         starts = words.starts
         reader.starter.start(
             index, part, place, lambda word: span_of(starts[word], end) if word < len(starts) else None
@@ -92,8 +95,6 @@ def finish(
 
 
 def _check_keywords(words: Words) -> None:
-    if not words.literal[0]:
-        return
     first = words.argv[0]
     if first in _COMPOUND:
         raise UnsureError(f"it has the reserved word {first!r} where the reader does not expect it")

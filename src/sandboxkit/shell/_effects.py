@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from sandboxkit.shell._found import Found
     from sandboxkit.shell._variables import Variables
 
-__all__ = ["directory", "note_files", "noted", "with_declared", "written_script"]
+__all__ = ["SETTERS", "directory", "note_files", "noted", "with_declared", "written_script"]
 
 _NEEDS = {"printf": ("-v",), "wait": ("-p",)}
-_SETTERS = DECLARES | {"read", "mapfile", "readarray", "getopts", "unset", "let", "wait", "printf"}
+SETTERS = DECLARES | {"read", "mapfile", "readarray", "getopts", "unset", "let", "wait", "printf"}
+"""
+Builtins that may set a variable. Source: bash(1), "SHELL BUILTIN COMMANDS", version 5.2.
+"""
 _PRINTS = frozenset(("cat", "echo", "printf"))
 _MOVES = frozenset(("cd", "pushd", "popd"))
 _SAME_SHELL = frozenset(("command", "builtin", "eval", "time"))
@@ -30,11 +33,11 @@ _APART = Setting.SUBSHELL | Setting.SUBSTITUTION | Setting.PIPELINE
 
 def with_declared(part: SimpleCommand, variables: Variables) -> SimpleCommand:
     """
-    *part* with what it assigns where `export` and the like stand behind a keyword or
-    wrapper, so that the grammar takes them for programs.
+    *part*, one of `SETTERS`, with what it assigns where `export` and the like stand behind
+    a keyword or wrapper, so that the grammar takes them for programs.
     """
     program = part.program
-    if program not in _SETTERS or _NEEDS.get(program, part.argv[1:2]) != part.argv[1:2]:
+    if _NEEDS.get(program, part.argv[1:2]) != part.argv[1:2]:
         return part
     exported = program == "export" or any(word.startswith("-") and "x" in word for word in part.argv[1:])
     unknown = {index for index, _ in part.unknown}

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from sandboxkit.model import Setting, SimpleCommand
@@ -16,7 +15,7 @@ from sandboxkit.shell._variables import Variables
 if TYPE_CHECKING:
     from sandboxkit.shell._unwrap import Stdin
 
-__all__ = ["MAX_COMMANDS", "TOP", "Found", "Place", "Span", "setting_of"]
+__all__ = ["MAX_COMMANDS", "TOP", "Found", "Place", "Span"]
 
 MAX_COMMANDS = 200
 """
@@ -74,14 +73,6 @@ class Found:
             raise TooMuchError(f"it holds more than {_MAX_TEXT} characters of text within text")
 
 
-@cache
-def setting_of(value: int) -> Setting:
-    """
-    The combination of flags with this *value*. Made anew, it takes microseconds.
-    """
-    return Setting(value)
-
-
 class Place(NamedTuple):
     """
     Where the commands being read stand.
@@ -104,8 +95,8 @@ class Place(NamedTuple):
         """
         The same place, with *setting* too.
         """
-        joined = int.__or__(self.setting, setting)
-        return self if joined == self.setting else self._replace(setting=setting_of(joined))
+        joined = self.setting | setting
+        return self if joined is self.setting else self._replace(setting=joined)
 
     def check_depth(self) -> None:
         """
@@ -135,8 +126,8 @@ class Place(NamedTuple):
             TooMuchError: This one is `MAX_DEPTH` deep.
         """
         self.check_depth()
-        setting = setting_of(int.__or__(self.setting, Setting.SUBSTITUTION))
-        return self._replace(inside=part, reads_from=(), setting=setting, depth=self.depth + 1)
+        setting = self.setting | Setting.SUBSTITUTION
+        return Place(setting, part, self.outer, (), self.function, self.stdin, self.depth + 1)
 
 
 TOP = Place()
