@@ -365,7 +365,7 @@ sed 's/a/b/gw out' a
 sed '1w out' a
 sed '1r x' a
 sed -f script a
-sed -e 1d a
+sed -e "1w b" a
 sed 's|a|b|e' a
 sed '/x/e id' a
 sed '/x/p;w out' a
