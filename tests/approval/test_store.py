@@ -163,6 +163,19 @@ def test_all_are_forgotten(store: GrantStore) -> None:
     assert store.grants() == ()
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root looks into every directory")
+def test_what_cannot_be_looked_at_is_not_forgotten(store: GrantStore) -> None:
+    store.add(GRANT)
+    folder = os.path.dirname(store.path)
+    os.chmod(folder, 0)
+    try:
+        with pytest.raises(GrantStoreError, match="cannot be opened: Permission denied; give it to this user"):
+            store.clear()
+    finally:
+        os.chmod(folder, 0o700)
+    assert store.clear() == 1
+
+
 # -- what is no store of ours --
 
 
@@ -283,6 +296,9 @@ def test_a_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     store = GrantStore(tmp_path / "file" / "grants.json")
     with pytest.raises(GrantStoreError):
         store.add(GRANT)
+    for look in (store.grants, store.clear):
+        with pytest.raises(GrantStoreError, match=r"file is none: it or one above it is a file; name a file in"):
+            look()
 
 
 # -- writing --

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.audit.logs import event, written
 
-from sandboxkit.audit import AuditKey, FileAnchor, JsonlAudit, verify
+from sandboxkit.audit import AuditKey, FileAnchor, JsonlAudit, read_anchors, verify
 from sandboxkit.audit._failures import _REMEDIES, failure
 from sandboxkit.errors import AuditError
 
@@ -36,10 +36,24 @@ def test_an_unknown_errno_says_where_to_look() -> None:
 
 
 def test_a_missing_file_is_told_from_a_missing_directory(tmp_path: Path) -> None:
-    with pytest.raises(AuditError, match="No such file or directory; name a file that is there"):
+    with pytest.raises(AuditError, match=r"the log cannot be read: No such file or directory; .* holds no 'a'$"):
         verify(tmp_path / "a")
-    with pytest.raises(AuditError, match=r"No such file or directory; create the directory .*/no"):
+    with pytest.raises(AuditError, match=r"No such file or directory; check the name: .*/no is not there either$"):
         verify(tmp_path / "no" / "a")
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(AuditError, match="the key cannot be read: No such file"):
+        AuditKey.from_file(tmp_path / "key")
+    with pytest.raises(AuditError, match="the file of anchors cannot be read: No such file"):
+        list(read_anchors(tmp_path / "anchors"))
+
+
+def test_a_directory_is_no_log(tmp_path: Path) -> None:
+    with pytest.raises(AuditError, match="it is a directory; name a file in it"):
+        verify(tmp_path)
+    with pytest.raises(AuditError, match="it is a directory; name a file in it"):
+        AuditKey.from_file(tmp_path)
 
 
 def test_a_missing_directory(tmp_path: Path) -> None:
@@ -129,7 +143,7 @@ def test_a_key_is_for_nobody_else(tmp_path: Path) -> None:
     path.write_bytes(b"short")
     with pytest.raises(AuditError, match=r"the key holds 5 bytes; .*openssl rand -hex 32"):
         AuditKey.from_file(path)
-    with pytest.raises(AuditError, match="create the directory"):
+    with pytest.raises(AuditError, match="is not there either"):
         AuditKey.from_file(tmp_path / "no" / "key")
     with pytest.raises(ValueError, match="holds 5000 bytes"):
         AuditKey(b"x" * 5000)

@@ -117,6 +117,13 @@ def test_a_record_without_its_place_is_not_exact(tmp_path: Path) -> None:
     assert not record.is_exact
 
 
+def test_a_number_nobody_can_hold_is_none(tmp_path: Path) -> None:
+    content = b'{"time":' + b"9" * 400 + b',"seq":1,"prev":"' + b"0" * 64 + b'","hash":"' + b"0" * 64 + b'"}'
+    record = AuditRecord.of(Line("a", 1, content))
+    assert record is not None
+    assert record.time == 0.0
+
+
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 7, 100])
 def test_the_last_lines_are_found_from_the_end(tmp_path: Path, count: int) -> None:
     sink = written(tmp_path / "a", 7, rotation=ROTATION, max_field_chars=30000)

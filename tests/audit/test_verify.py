@@ -151,9 +151,20 @@ def test_half_an_anchor_is_left_out_and_nonsense_is_not(tmp_path: Path) -> None:
     with anchors.open("a") as file:
         file.write('{"seq":2,"ha')
     assert list(read_anchors(anchors)) == [Head(1, "a" * 64)]
+    FileAnchor(anchors)(Head(3, "c" * 64))  # on the same line
+    FileAnchor(anchors)(Head(4, "d" * 64))
+    assert [head.sequence for head in read_anchors(anchors)] == [1, 3, 4]
     anchors.write_text("nonsense\n")
     with pytest.raises(AuditError, match="line 1 is no head"):
         list(read_anchors(anchors))
+
+
+@pytest.mark.parametrize("mark", [{"gone": "all"}, {"gone": [1]}, {"torn": 3}])
+def test_marks_of_another_form_are_a_problem(tmp_path: Path, mark: dict[str, object]) -> None:
+    content = json.dumps({"schema": 2, **mark, "seq": 1, "prev": "0" * 64}, separators=(",", ":")).encode()
+    line = content[:-1] + f',"hash":"{hashlib.sha256(content).hexdigest()}"}}\n'.encode()
+    (tmp_path / "a").write_bytes(line)
+    assert reason(tmp_path / "a").startswith("line 1 ")
 
 
 def test_an_anchor_that_fails_is_named(tmp_path: Path) -> None:

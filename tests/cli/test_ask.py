@@ -125,5 +125,11 @@ def test_a_store_that_is_broken_is_said_and_can_be_cleared(tmp_path: Path, cli: 
     assert record(cli("grants", "clear", "--grants", grants, "--json"))["count"] == 0
 
 
+def test_a_file_that_is_not_there_is_named(tmp_path: Path, cli: Cli) -> None:
+    said = f" ({tmp_path}/other is not there)\n"
+    assert cli("grants", "list", "--grants", "other").stdout.decode() == f"nothing is approved for good{said}"
+    assert cli("grants", "clear", "--grants", "other").stdout.decode() == f"forgotten: 0{said}"
+
+
 def test_a_family_needs_its_verb(cli: Cli) -> None:
     assert cli("grants").returncode == 119

@@ -135,6 +135,28 @@ def test_wrong_use_is_named(cli: Cli, log: Path, words: tuple[str, ...], said: s
     assert said in done.stderr.decode()
 
 
+@pytest.mark.parametrize("content", [b"hello\n", os.urandom(5000), b"x" * (17 << 20), b'{"schema":2}\n{"a":1}\n'])
+def test_what_holds_no_record_is_no_log(cli: Cli, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "log").write_bytes(content)
+    for words in (("tail", "log"), ("grep", "x", "log")):
+        done = cli("audit", *words)
+        assert (done.returncode, done.stdout) == (119, b"")
+        last = done.stderr.decode().splitlines()[-1]
+        assert last.startswith(f"sandboxkit: audit sink {tmp_path}/log: ")
+        assert "so it is no log; rename it, or name another" in last or "name the file that JsonlAudit writes" in last
+    done = cli("audit", "verify", "log")
+    assert done.returncode == 1
+    assert "remedy: compare it with a copy you trust, or name the file that JsonlAudit writes" in out(done)
+
+
+def test_an_empty_log_is_one(cli: Cli, tmp_path: Path) -> None:
+    path = JsonlAudit(tmp_path / "log").name
+    done = cli("audit", "tail", "log")
+    assert (done.returncode, done.stdout, done.stderr.decode()) == (0, b"", f"sandboxkit: {path}: no record yet\n")
+    assert cli("audit", "grep", "", "log").returncode == 1
+    assert cli("audit", "verify", "log").returncode == 0
+
+
 def test_tail_shows_the_last_records(cli: Cli, log: Path) -> None:
     assert out(cli("audit", "tail", "-n", "3", str(log))) == [
         "2026-01-31T12:00:03.000Z #6 00000000 finished finished exited code 3 after 0.5 s",

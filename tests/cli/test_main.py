@@ -4,11 +4,12 @@ The command as a whole: help, version, and no traceback whatever happens.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import pytest
-from tests.cli.conftest import Cli, record
+from tests.cli.conftest import PROGRAM, Cli, record
 
 import sandboxkit
 from sandboxkit import errors
@@ -70,6 +71,24 @@ def test_a_failure_of_ours_is_one_line_and_debug_shows_where() -> None:
     assert done.stderr == b"sandboxkit: unexpected ZeroDivisionError: made up; --debug shows where\n"
     assert b"Traceback" in run("check", "--debug", "ls").stderr
     assert record(run("check", "--json", "ls"))["error"]["type"] == "ZeroDivisionError"
+
+
+FULL = "sandboxkit: standard output cannot be written: No space left on device; free the disk, or send it elsewhere\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--help",), ("run", "--help"), ("--version",), ("policy", "schema"), ("check", "ls"), ("check", "--json", "ls")],
+)
+def test_output_that_cannot_be_written_is_said(words: tuple[str, ...]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([*PROGRAM, *words], stdout=full, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr.decode()) == (125, FULL)
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([*PROGRAM, *words], stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 def test_every_error_has_a_code_of_its_own_kind() -> None:

@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.cli.conftest import Cli, record
@@ -17,6 +18,9 @@ from sandboxkit.audit import JsonlAudit
 from sandboxkit.model import AuditEvent
 from sandboxkit.policy import ExecPolicy, rules_schema
 from sandboxkit.policy._lint import CHECKS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 GOOD = """\
 default = "ask"
@@ -81,6 +85,41 @@ def test_lint_reports_all_files_at_once(cli: Cli, tmp_path: Path, rules: Path) -
         ["none.toml", "error", "it cannot be read"],
     ]
     assert lines[-1].startswith("4 files: 4 mistakes, ")
+
+
+def test_lint_says_what_would_make_a_file_readable(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "file").touch()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    (tmp_path / "circle").symlink_to("circle")
+    found = {
+        "none.toml": f"it cannot be read: No such file or directory; check the name: {tmp_path} holds no 'none.toml'",
+        "no/a.toml": f"it cannot be read: No such file or directory; check the name: {tmp_path}/no is not there either",
+        "directory": "it cannot be read: Is a directory; give a file in it",
+        "file/a": f"it cannot be read: Not a directory; {tmp_path}/file is to be a directory, and it or one above it is a file; check the name",
+        "circle": "it cannot be read: Too many levels of symbolic links; its symbolic links lead in a circle; give the file itself",
+        "pipe": "it is a pipe, which may keep whoever reads it waiting; give a file",
+        "link": "it is a pipe, which may keep whoever reads it waiting; give a file",
+    }
+    done = cli("policy", "lint", *found)
+    assert done.returncode == 1
+    assert done.stdout.decode().splitlines()[:-1] == [f"{name}: error: {said}" for name, said in found.items()]
+
+
+def test_lint_reads_what_the_shell_hands_over(cli: Cli) -> None:
+    done = cli("policy", "lint", "/dev/stdin", input=b'default = "ask"\n')
+    assert (done.returncode, done.stdout) == (0, b"1 file: nothing wrong, nothing doubtful\n")
+
+
+def test_an_empty_file_is_doubtful_and_nothing_to_test(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "empty.toml").touch()
+    done = cli("policy", "lint", "--strict", "empty.toml")
+    assert done.returncode == 1
+    assert b"empty.toml: warning[empty]: it says nothing; give it rules" in done.stdout
+    done = cli("policy", "test", "empty.toml")
+    assert (done.returncode, done.stdout) == (119, b"")
+    assert b"empty.toml are wrong: there is nothing to try in it; give its rules match" in done.stderr
 
 
 def test_lint_warns(cli: Cli, tmp_path: Path) -> None:
@@ -272,6 +311,37 @@ def test_replay_as_json(cli: Cli, rules: Path, records: Path) -> None:
     assert found["left_out"] == {"masked, cut or without their place": 1}
     first = found["changes"][0]
     assert (first["command"], first["before"], first["after"]) == (["npm", "publish"], "sandbox", "deny")
+
+
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        ((), "it holds no record yet"),
+        ((("finished", {"outcome": "finished"}),), "it holds 1 record and no decision"),
+        (
+            (("decided", {"command": "x" * 100_000, "action": "ask"}),),
+            "none of its decisions can be judged again (1 masked, cut or without their place)",
+        ),
+    ],
+)
+@pytest.mark.parametrize("options", [(), ("--json",), ("--fail-on", "change")])
+def test_replay_needs_a_decision(
+    cli: Cli, tmp_path: Path, events: Sequence[tuple[str, dict[str, Any]]], said: str, options: tuple[str, ...]
+) -> None:
+    log(tmp_path / "audit.jsonl", *events)
+    done = cli("policy", "replay", "audit.jsonl", *options)
+    assert done.returncode == 119
+    message = record(done)["error"]["message"] if "--json" in options else done.stderr.decode().strip()
+    assert f"{tmp_path}/audit.jsonl: {said}" in message
+    assert message.endswith("; name a log in which commands were decided")
+
+
+@pytest.mark.parametrize("content", ["hello\n", '{"kind": "decided"}\n', "\x00\xff" * 5000])
+def test_replay_needs_records(cli: Cli, tmp_path: Path, content: str) -> None:
+    (tmp_path / "audit.jsonl").write_text(content)
+    done = cli("policy", "replay", "audit.jsonl")
+    assert (done.returncode, done.stdout) == (119, b"")
+    assert b"it holds no record of an audit log; name the file that JsonlAudit writes" in done.stderr
 
 
 def test_replay_judges_for_the_place_it_was_judged_for(cli: Cli, tmp_path: Path) -> None:

@@ -230,6 +230,14 @@ def test_the_network_is_off_unless_asked_for(cli: Cli) -> None:
             ["run", "--spec", "missing.toml", "--", "true"],
             "the sandbox spec in missing.toml is wrong: it cannot be read",
         ),
+        (["run", "--nonsense", "--", "true"], "usage: sandboxkit run [options] -- CMD"),
+        (["run", "--spec", "", "--", "true"], "argument --spec: '' is no name of a file"),
+        (["run", "--ask", "--grants", "", "--", "true"], "argument --grants: '' is no name of a file"),
+        (["run", "--grants", "file", "--", "true"], "--grants goes with --ask"),
+        (["run", "--policy", "organization=a.toml", "--", "true"], "'organization' is no level; use organisation,"),
+        (["check", "--policy", "missing.toml", "--", "true"], "check the name: "),
+        (["policy", "lint", ""], "argument FILE: '' is no name of a file"),
+        (["audit", "tail", ""], "argument LOG: '' is no name of a file"),
         (["nonsense"], "invalid choice: 'nonsense'"),
         ([], "a verb is missing"),
     ],
@@ -240,9 +248,19 @@ def test_wrong_use_is_119(cli: Cli, tmp_path: Path, arguments: list[str], said: 
     assert (done.returncode, done.stdout) == (119, b"")
     assert said in done.stderr.decode()
     if arguments:
-        found = record(cli(arguments[0], "--json", *arguments[1:]))
+        at = 2 if arguments[0] in ("policy", "audit") else 1
+        found = record(cli(*arguments[:at], "--json", *arguments[at:]))
         assert found["status"] == "usage"
         assert said in found["error"]["message"]
+
+
+def test_a_descriptor_that_is_only_read_is_said_before_anything_runs(cli: Cli) -> None:
+    reader, writer = os.pipe()
+    done = cli("run", "--status-fd", str(reader), "--", "echo", "ran", pass_fds=[reader])
+    assert (done.returncode, done.stdout) == (119, b"")
+    assert f"descriptor {reader} is open to read only" in done.stderr.decode()
+    os.close(reader)
+    os.close(writer)
 
 
 def test_ten_mistakes_of_a_spec_file_are_listed_at_once(cli: Cli, tmp_path: Path) -> None:

@@ -218,10 +218,13 @@ class GrantStore:
         Raises:
             GrantStoreError: The file cannot be removed.
         """
-        if not os.path.lexists(self._path):
-            return 0
-        folder = self._open_folder(create=False)
         try:
+            folder = self._open_folder(create=False)
+        except FileNotFoundError:
+            return 0
+        try:
+            if not _is_in(folder, self._name):
+                return 0
             with self._locked(folder):
                 try:
                     count = len(self._content(folder).grants)
@@ -282,13 +285,20 @@ class GrantStore:
                 self._fail(f"the directory {self._folder} cannot be created")
             raise
         except OSError as exc:
-            is_link = exc.errno in (errno.ELOOP, errno.ENOTDIR) and os.path.islink(self._folder)
-            why = "is a symbolic link, which is not followed; name the directory itself" if is_link else exc.strerror
-            self._fail(f"the directory {self._folder} {why}", exc)
-        if problem := _shared(os.fstat(fd), "the directory", 0o700):
+            self._fail(f"the directory {self._folder} {self._why_not(exc)}", exc)
+        if problem := _shared(os.fstat(fd), "the directory"):
             os.close(fd)
-            self._fail(f"{problem} {self._folder}")
+            self._fail(
+                f"{problem}; name a file in a directory that only you may use, or, where it holds nothing else, chmod 0700 {self._folder}"
+            )
         return fd
+
+    def _why_not(self, exc: OSError) -> str:
+        if exc.errno in (errno.ELOOP, errno.ENOTDIR) and os.path.islink(self._folder):
+            return "is a symbolic link, which is not followed; name the directory itself"
+        if exc.errno == errno.ENOTDIR:
+            return "is none: it or one above it is a file; name a file in a directory"
+        return f"cannot be opened: {exc.strerror}; give it to this user (uid {os.geteuid()}), or name another file"
 
     def _content(self, folder: int) -> _Content:
         try:
@@ -301,8 +311,8 @@ class GrantStore:
             found = os.fstat(fd)
             if not stat.S_ISREG(found.st_mode):
                 self._fail("it is no regular file; name another one")
-            if problem := _shared(found, "it", 0o600):
-                self._fail(f"{problem} {self._path}")
+            if problem := _shared(found, "it"):
+                self._fail(f"{problem}; look at it, then chmod 0600 {self._path}, or move it away")
             if found.st_nlink > 1:  # none: it was replaced since it was opened
                 self._fail(
                     "it has a second name (hard link), by which it could be written; move it away and grant anew"
@@ -391,15 +401,23 @@ def _default_path() -> str:
     return os.path.join(folder, "grants.json")
 
 
-def _shared(found: os.stat_result, what: str, mode: int) -> str | None:
+def _shared(found: os.stat_result, what: str) -> str | None:
     """
-    Why others could have written it, ending in the command that mends it.
+    Why others could have written it.
     """
     if found.st_uid != os.geteuid():
-        return f"{what} belongs to the user {found.st_uid}, not to {os.geteuid()}; move it away:"
+        return f"{what} belongs to the user {found.st_uid}, not to {os.geteuid()}"
     if found.st_mode & 0o7077:
-        return f"{what} has the mode {stat.S_IMODE(found.st_mode):04o}, which lets others in; look at it, then chmod {mode:04o}"
+        return f"{what} has the mode {stat.S_IMODE(found.st_mode):04o}, which lets others in"
     return None
+
+
+def _is_in(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _has_locked(fd: int) -> bool:

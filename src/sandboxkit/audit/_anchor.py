@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import TYPE_CHECKING, final
 
 from sandboxkit.audit._chain import Head
 from sandboxkit.audit._failures import check_private, failure
-from sandboxkit.audit._files import absolute, open_to_read
+from sandboxkit.audit._files import absolute, opened_to_read
 from sandboxkit.errors import AuditError
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ __all__ = ["FileAnchor", "read_anchors"]
 
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _LONGEST = 1024
+_BEGINNING = b'{"seq":'
+_HALF = re.compile(rb'\{[a-hqs0-9":,{]*')
+"""As much of one head, or of several, as was written."""
 
 
 @final
@@ -83,19 +87,14 @@ class FileAnchor:
 
 def read_anchors(path: str | os.PathLike[str]) -> Iterator[Head]:
     """
-    The heads in the file of a `FileAnchor`. Half a line at its end is left out.
+    The heads in the file of a `FileAnchor`. Half a line, which a crash or a full disk left
+    at its end or before another head, is left out.
 
     Raises:
         AuditError: It cannot be read, or a line of it is no head.
     """
     name = os.fspath(path)
-    try:
-        fd = open_to_read(name)
-    except AuditError:
-        raise
-    except OSError as exc:
-        raise failure(name, exc) from exc
-    with open(fd, "rb") as file:
+    with opened_to_read(name, "the file of anchors") as fd, open(fd, "rb", closefd=False) as file:
         for number, line in enumerate(iter(lambda: file.readline(_LONGEST), b""), start=1):
             if head := _head(line):
                 yield head
@@ -104,8 +103,10 @@ def read_anchors(path: str | os.PathLike[str]) -> Iterator[Head]:
 
 
 def _head(line: bytes) -> Head | None:
+    # What is appended later stands on the same line as half a head.
+    at = line.rfind(_BEGINNING)
     try:
-        found = json.loads(line)
+        found = json.loads(line[at:] if at > 0 and _HALF.fullmatch(line, 0, at) else line)
         return Head.parse(f"{found['seq']}:{found['hash']}")
     except (ValueError, TypeError, KeyError):
         return None

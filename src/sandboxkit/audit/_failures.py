@@ -4,13 +4,18 @@ What went wrong with a file of records, and what would help.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
+from typing import TYPE_CHECKING
 
 from sandboxkit.errors import AuditError
 
-__all__ = ["CHOICE", "check_private", "failure"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["CHOICE", "check_private", "check_regular", "failure", "reading"]
 
 CHOICE = "or name another file"
 
@@ -51,9 +56,46 @@ def failure(path: str, exc: OSError) -> AuditError:
     number = exc.errno or 0
     folder = os.path.dirname(os.path.abspath(path))
     remedy = _REMEDIES.get(number, _OTHERWISE).format(folder=folder, uid=os.geteuid(), number=number)
-    if number == errno.ENOENT and os.path.isdir(folder):  # it was to be read
-        remedy = "name a file that is there"
     return AuditError(path, exc.strerror or str(exc), remedy=remedy)
+
+
+@contextlib.contextmanager
+def reading(path: str, what: str = "the log") -> Iterator[None]:
+    """
+    Within, the file *path* is read; *what* says in errors what it holds.
+
+    Raises:
+        AuditError: It cannot be read.
+    """
+    try:
+        yield
+    except AuditError:
+        raise
+    except OSError as exc:
+        raise _unread(path, exc, what) from exc
+
+
+def _unread(path: str, exc: OSError, what: str) -> AuditError:
+    found = failure(path, exc)
+    remedy = found.remedy
+    if exc.errno == errno.ENOENT:  # to create something would not help whoever reads
+        folder, name = os.path.split(os.path.abspath(path))
+        is_there = os.path.isdir(folder)
+        remedy = f"check the name: {folder} " + (f"holds no {name!r}" if is_there else "is not there either")
+    return AuditError(path, f"{what} cannot be read: {found.problem}", remedy=remedy)
+
+
+def check_regular(path: str, found: os.stat_result) -> None:
+    """
+    That what was opened as *path* is a regular file.
+
+    Raises:
+        AuditError: It is not.
+    """
+    if stat.S_ISDIR(found.st_mode):
+        raise AuditError(path, "it is a directory", remedy=_REMEDIES[errno.EISDIR].partition("; ")[2])
+    if not stat.S_ISREG(found.st_mode):
+        raise AuditError(path, "it is no regular file", remedy="name one")
 
 
 def check_private(path: str, found: os.stat_result, *, closed: int = 0o022) -> None:
@@ -64,8 +106,7 @@ def check_private(path: str, found: os.stat_result, *, closed: int = 0o022) -> N
     Raises:
         AuditError: It is not.
     """
-    if not stat.S_ISREG(found.st_mode):
-        raise AuditError(path, "it is no regular file", remedy="name one")
+    check_regular(path, found)
     if found.st_uid not in (os.geteuid(), 0):
         raise AuditError(
             path,

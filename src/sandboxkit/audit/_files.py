@@ -8,12 +8,11 @@ import contextlib
 import fcntl
 import os
 import re
-import stat
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sandboxkit.audit._failures import failure
+from sandboxkit.audit._failures import CHOICE, check_regular, reading
 from sandboxkit.errors import AuditError
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ __all__ = [
     "lock",
     "next_rotated",
     "open_to_read",
+    "opened_to_read",
     "place",
     "rotated",
 ]
@@ -117,10 +117,28 @@ def open_to_read(path: str) -> int:
         OSError: It cannot be opened.
     """
     fd = os.open(path, _READ_FLAGS)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
+    try:
+        check_regular(path, os.fstat(fd))
+    except BaseException:
         os.close(fd)
-        raise AuditError(path, "it is no regular file", remedy="name one")
+        raise
     return fd
+
+
+@contextlib.contextmanager
+def opened_to_read(path: str, what: str = "the log") -> Iterator[int]:
+    """
+    The regular file *path*, open while it is read; *what* says in errors what it holds.
+
+    Raises:
+        AuditError: It is something else, or cannot be read.
+    """
+    with reading(path, what):
+        fd = open_to_read(path)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +167,12 @@ class LogFile:
             FileNotFoundError: It has been taken away.
             AuditError: It cannot be read.
         """
-        try:
-            return os.dup(self.fd) if self.fd is not None else open_to_read(self.path)
-        except (FileNotFoundError, AuditError):
-            raise
-        except OSError as exc:
-            raise failure(self.path, exc) from exc
+        with reading(self.path):
+            try:
+                return os.dup(self.fd) if self.fd is not None else open_to_read(self.path)
+            except FileNotFoundError as exc:
+                gone = exc
+        raise gone
 
     def lines(self) -> Iterator[bytes]:
         """
@@ -167,12 +185,10 @@ class LogFile:
         with open(self.opened(), "rb", buffering=1 << 16) as file:
             file.seek(self.start)
             left = (os.fstat(file.fileno()).st_size if self.size is None else self.size) - self.start
-            try:
+            with reading(self.path):
                 while left > 0 and (line := file.readline(min(left, LONGEST_LINE))):
                     left -= len(line)
                     yield line
-            except OSError as exc:
-                raise failure(self.path, exc) from exc
 
 
 @contextlib.contextmanager
@@ -184,12 +200,8 @@ def at_hand(path: str) -> Iterator[list[LogFile]]:
     Raises:
         AuditError: There is none, it cannot be read, or somebody holds its lock.
     """
-    try:
+    with reading(path):
         files = _files(path)
-    except AuditError:
-        raise
-    except OSError as exc:
-        raise failure(path, exc) from exc
     try:
         yield files
     finally:
@@ -241,13 +253,14 @@ def is_at(path: str, found: os.stat_result) -> bool:
         return False
 
 
-def last_lines(fd: int, size: int) -> Iterator[tuple[int, bytes]]:
+def last_lines(fd: int, size: int, path: str) -> Iterator[tuple[int, bytes]]:
     """
-    The lines of an open file from its end, each with where it begins and without its
-    end.
+    The lines of the open file *path* from its end, each with where it begins and without
+    its end.
 
     Raises:
-        OSError: One is longer than 16 MiB, so it is none of ours.
+        AuditError: One is longer than 16 MiB, so it is none of ours.
+        OSError: It cannot be read.
     """
     # The end of the last line is not the beginning of another.
     start = size - 1 if size and os.pread(fd, 1, size - 1) == b"\n" else size
@@ -260,6 +273,8 @@ def last_lines(fd: int, size: int) -> Iterator[tuple[int, bytes]]:
             yield start + at + 1, held[at + 1 :]
             held = held[:at]
         if len(held) > LONGEST_LINE:
-            raise OSError(0, "its last line is longer than 16 MiB, so it is no log")
+            raise AuditError(
+                path, "a line at its end is longer than 16 MiB, so it is no log", remedy=f"rename it, {CHOICE}"
+            )
     if size:
         yield 0, held

@@ -8,10 +8,9 @@ import os
 from typing import TYPE_CHECKING
 
 from sandboxkit.audit._chain import Link
-from sandboxkit.audit._failures import failure
+from sandboxkit.audit._failures import reading
 from sandboxkit.audit._files import LONGEST_LINE, LogFile, at_hand, open_to_read, place, rotated
 from sandboxkit.audit._read import Line, last_lines_of, lines
-from sandboxkit.errors import AuditError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +58,7 @@ class Follower:
         Raises:
             AuditError: A file cannot be read.
         """
-        try:
+        with reading(self._path):
             if self._file is None:
                 yield from self._begin()
             while self._file:
@@ -68,10 +67,6 @@ class Follower:
                     return
                 yield from self._read(self._file)  # what came before it was renamed
                 yield from self._go_on(following)
-        except AuditError:
-            raise
-        except OSError as exc:
-            raise failure(self._path, exc) from exc
 
     def _begin(self) -> Iterator[Line]:
         with at_hand(self._path) as files:

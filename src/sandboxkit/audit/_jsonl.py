@@ -265,7 +265,7 @@ class JsonlAudit:
         bad: list[bytes] = []
         left = LONGEST_LINE
         head = None
-        for _, line in last_lines(fd, size):
+        for _, line in last_lines(fd, size, self._path):
             if (link := Link.of(line)) and self._is_ours(link) and link.fits(line, self._key):
                 head = link.head
                 break

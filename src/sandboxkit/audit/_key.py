@@ -8,7 +8,8 @@ import hmac
 import os
 from typing import TYPE_CHECKING, final
 
-from sandboxkit.audit._failures import check_private, failure
+from sandboxkit.audit._failures import check_private
+from sandboxkit.audit._files import opened_to_read
 from sandboxkit.errors import AuditError
 
 if TYPE_CHECKING:
@@ -62,15 +63,9 @@ class AuditKey:
             AuditError: It cannot be read, is open to others, or holds no usable key.
         """
         name = os.fspath(path)
-        try:
-            fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-        except OSError as exc:
-            raise failure(name, exc) from exc
-        try:
+        with opened_to_read(name, "the key") as fd:
             check_private(name, os.fstat(fd), closed=0o077)
             content = os.read(fd, _MAX_KEY_BYTES + 2)
-        finally:
-            os.close(fd)
         try:
             return cls(content.removesuffix(b"\n"))
         except ValueError as exc:

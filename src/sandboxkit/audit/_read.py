@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sandboxkit.audit._bounded import RESERVED
 from sandboxkit.audit._chain import Head, Link
+from sandboxkit.audit._failures import reading
 from sandboxkit.audit._files import LogFile, absolute, at_hand, last_lines
 
 if TYPE_CHECKING:
@@ -180,8 +181,13 @@ class AuditRecord:
 
 
 def _number(value: object) -> float:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number and math.isfinite(value) else 0.0  # type: ignore[arg-type]  # is_number says so
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return 0.0
+    try:
+        number = float(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return 0.0
+    return number if math.isfinite(number) else 0.0
 
 
 def _text(value: object) -> str | None:
@@ -248,9 +254,10 @@ def last_lines_of(files: list[LogFile], count: int) -> list[LogFile]:
 def _start_of(file: LogFile, count: int) -> tuple[int, int]:
     fd = file.opened()
     try:
-        start = size = os.fstat(fd).st_size if file.size is None else file.size
-        for start, _ in itertools.islice(last_lines(fd, size), count):  # noqa: B007 - the last one counts
-            count -= 1
+        with reading(file.path):
+            start = size = os.fstat(fd).st_size if file.size is None else file.size
+            for start, _ in itertools.islice(last_lines(fd, size, file.path), count):  # noqa: B007 - the last one counts
+                count -= 1
         return start, count
     finally:
         os.close(fd)

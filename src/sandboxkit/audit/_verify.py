@@ -118,6 +118,13 @@ class Verification:
         """
         return self.problem is None
 
+    @property
+    def remedy(self) -> str:
+        """
+        What to do about the problem.
+        """
+        return _REMEDY if self.records else f"{_REMEDY}, or name the file that JsonlAudit writes"
+
     def check(self) -> None:
         """
         Does nothing where the log holds together.
@@ -126,7 +133,7 @@ class Verification:
             AuditError: There is a problem.
         """
         if self.problem:
-            raise AuditError(self.problem.file, str(self.problem), remedy=_REMEDY)
+            raise AuditError(self.problem.file, str(self.problem), remedy=self.remedy)
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -316,9 +323,10 @@ class _Walk:
             self._check_torn(self.region, self.region_begin, torn, link)
             self.region = self.region_begin = None
         if gone := record.get("gone"):
+            latest = gone.get("seq") if isinstance(gone, dict) else gone
             raise _Broken(
                 line,
-                f"was written when records before it, up to {gone.get('seq')}, had been cut off while the log was in use",
+                f"was written when records before it, up to {latest}, had been cut off while the log was in use",
             )
 
     def _check_torn(self, region: Region, begin: Line, torn: object, link: Link) -> None:

@@ -13,11 +13,12 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sandboxkit.audit import AuditKey, AuditRecord, Verification, examine, read_records, record_schema
+from sandboxkit.audit import AuditKey, AuditRecord, Verification, examine, record_schema
 from sandboxkit.audit._files import absolute, at_hand
 from sandboxkit.audit._follow import Follower, Notice
 from sandboxkit.audit._read import Line, last_lines_of, lines
 from sandboxkit.cli._exit import Exit
+from sandboxkit.cli._log import records_of
 from sandboxkit.cli._output import note, printable, say, shortened
 from sandboxkit.errors import AuditError
 
@@ -74,6 +75,7 @@ def _verification(found: Verification) -> Iterator[str]:
         yield f"recovered: {tear.file}, line {tear.line}: {tear.bytes} bytes of a record that a crash cut off; record {tear.marked_by} says so"
     if found.problem:
         yield f"BROKEN: {found.problem.file}: {found.problem}"
+        yield f"remedy: {found.remedy}"
     else:
         yield f"whole: {found.records} records, each follows the one before"
     if found.head:
@@ -92,18 +94,26 @@ def tail(options: argparse.Namespace, report: Report) -> int:
     if options.follow:
         return _follow(Follower(path, options.lines), show)
     with at_hand(path) as files:
-        _show(lines(last_lines_of(files, options.lines)), show)
+        count = _show(lines(last_lines_of(files, options.lines)), show)
+    if not count and next(records_of(path), None) is None:
+        note(f"{path}: no record yet")
     return Exit.DONE
 
 
-def _show(found: Iterable[Line | Notice], show: Callable[[AuditRecord], None]) -> None:
+def _show(found: Iterable[Line | Notice], show: Callable[[AuditRecord], None]) -> int:
+    """
+    Shows what was *found*, and says how many records that were.
+    """
+    count = 0
     for item in found:
         if isinstance(item, Notice):
             note(item)
         elif record := AuditRecord.of(item):
             show(record)
+            count += 1
         else:
             note(f"{item.file}: a line that is no record: {shortened(_readable(item.text), 100)}")
+    return count
 
 
 def _readable(text: bytes) -> str:
@@ -139,7 +149,7 @@ def grep(options: argparse.Namespace, report: Report) -> int:
     fits = _filter(options)
     show = _printer(report)
     count = 0
-    for record in read_records(options.log):
+    for record in records_of(options.log):
         if fits(record):
             show(record)
             count += 1

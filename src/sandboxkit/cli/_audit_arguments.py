@@ -11,6 +11,8 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from sandboxkit.cli._verbs import named
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -52,24 +54,30 @@ def add_audit_arguments(root: Verbs) -> None:
     """
     verbs = root.family("audit", "check and read the records", _DETAILS)
     verify = verbs.add("verify", "check that a log holds together", _VERIFY, takes="LOG")
-    verify.add_argument("log", metavar="LOG", help="the file that is being written; the older ones are found beside it")
+    verify.add_argument(
+        "log", metavar="LOG", type=named, help="the file that is being written; the older ones are found beside it"
+    )
     verify.add_argument(
         "--expect-head",
         metavar="HASH",
         type=_head,
         help="a head that was kept elsewhere, as HASH or NUMBER:HASH: it must be there",
     )
-    verify.add_argument("--anchors", metavar="FILE", help="heads that were kept elsewhere, in the file of a FileAnchor")
-    verify.add_argument("--key-file", metavar="FILE", help="the key of the log, in a file that only you can read")
+    verify.add_argument(
+        "--anchors", metavar="FILE", type=named, help="heads that were kept elsewhere, in the file of a FileAnchor"
+    )
+    verify.add_argument(
+        "--key-file", metavar="FILE", type=named, help="the key of the log, in a file that only you can read"
+    )
 
     tail = verbs.add("tail", "show the last records", _TAIL, takes="LOG")
-    tail.add_argument("log", metavar="LOG", help="the log")
+    tail.add_argument("log", metavar="LOG", type=named, help="the log")
     tail.add_argument("-n", "--lines", metavar="N", type=_count, default=10, help="how many (default: 10)")
     tail.add_argument("-f", "--follow", action="store_true", help="go on with each record as it comes, over rotations")
 
     grep = verbs.add("grep", "show the records that fit", _GREP, takes="PATTERN LOG")
     grep.add_argument("pattern", metavar="PATTERN", help="a regular expression, looked for in every field; '' fits all")
-    grep.add_argument("log", metavar="LOG", help="the log")
+    grep.add_argument("log", metavar="LOG", type=named, help="the log")
     grep.add_argument("-F", "--fixed-strings", action="store_true", help="PATTERN is plain text")
     grep.add_argument("-i", "--ignore-case", action="store_true", help="upper and lower case are the same")
     grep.add_argument("--field", metavar="NAME", help="look only in this field, for example command")

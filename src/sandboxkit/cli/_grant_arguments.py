@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sandboxkit.cli._verbs import named
+
 if TYPE_CHECKING:
     from sandboxkit.cli._verbs import Parser, Verbs
 
@@ -36,7 +38,7 @@ def add_grant_arguments(root: Verbs) -> None:
     revoked.add_argument("id", metavar="ID", help="which")
     cleared = verbs.add("clear", "forget all", _CLEAR)
     for verb in (shown, revoked, cleared):
-        verb.add_argument("--grants", metavar="FILE", help=_HELP)
+        verb.add_argument("--grants", metavar="FILE", type=named, help=_HELP)
 
 
 def add_ask_options(run: Parser) -> None:
@@ -46,4 +48,4 @@ def add_ask_options(run: Parser) -> None:
     run.add_argument(
         "--ask", action="store_true", help="ask at the terminal where the policy wants approval (default: it is a no)"
     )
-    run.add_argument("--grants", metavar="FILE", help=f"with --ask: {_HELP}")
+    run.add_argument("--grants", metavar="FILE", type=named, help=f"with --ask: {_HELP}")

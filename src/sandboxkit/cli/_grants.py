@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -23,10 +24,12 @@ def list(options: argparse.Namespace, report: Report) -> int:  # noqa: A001 - th
     """
     Prints what counts now.
     """
-    grants = GrantStore(options.grants).grants()
+    store = GrantStore(options.grants)
+    grants = store.grants()
     if not report.is_json:
         rows = [(grant.id, _day(grant.expires), grant.cwd, grant.command) for grant in grants]
-        say(table(("id", "until", "directory", "command"), rows) if rows else "nothing is approved for good")
+        nothing = f"nothing is approved for good{_missing(store)}"
+        say(table(("id", "until", "directory", "command"), rows) if rows else nothing)
     return report.done(Exit.DONE, "listed", {"grants": [grant.to_dict() for grant in grants]})
 
 
@@ -44,10 +47,19 @@ def clear(options: argparse.Namespace, report: Report) -> int:
     """
     Forgets all.
     """
-    count = GrantStore(options.grants).clear()
+    store = GrantStore(options.grants)
+    missing = _missing(store)
+    count = store.clear()
     if not report.is_json:
-        say(f"forgotten: {count}")
+        say(f"forgotten: {count}{missing}")
     return report.done(Exit.DONE, "cleared", {"count": count})
+
+
+def _missing(store: GrantStore) -> str:
+    """
+    What to say where there is no file: its name may be another one than was meant.
+    """
+    return "" if os.path.lexists(store.path) else printable(f" ({store.path} is not there)")
 
 
 def _day(seconds: float) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from sandboxkit.cli._exit import Exit, exit_of
 from sandboxkit.cli._options import ROOMS, parser
-from sandboxkit.cli._output import note, say, wired, without_reader
+from sandboxkit.cli._output import OutputError, note, say, wired, without_reader
 from sandboxkit.cli._report import Report
 from sandboxkit.cli._verbs import Usage
 from sandboxkit.errors import SandboxError
@@ -60,13 +60,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wired()
     try:
         code = _dispatched(given)
-        sys.stdout.flush()
     except BrokenPipeError:
         without_reader()
         code = Exit.BROKEN_PIPE
-    except OSError as exc:
+    except OutputError as exc:
         without_reader()
-        note(f"the output cannot be written: {exc.strerror}")
+        note(str(exc))
         code = Exit.INTERNAL
     return int(code)
 
@@ -88,7 +87,7 @@ def _dispatched(given: Sequence[str]) -> int:
         return report.failed(Exit.USAGE, exc, f"{exc}\n{exc.usage.strip()}\ntry: sandboxkit --help")
     except KeyboardInterrupt as exc:
         return report.failed(Exit.INTERRUPTED, exc, "interrupted; what was started has been ended")
-    except BrokenPipeError:
+    except (BrokenPipeError, OutputError):
         raise
     except Exception as exc:  # noqa: BLE001 - the last resort: a line instead of a traceback
         if is_debugging:

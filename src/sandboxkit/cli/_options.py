@@ -5,13 +5,14 @@ The arguments of `sandboxkit`: every verb with its options and its help.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
 
 from sandboxkit.cli._audit_arguments import add_audit_arguments
 from sandboxkit.cli._exit import EPILOG
 from sandboxkit.cli._grant_arguments import add_ask_options, add_grant_arguments
 from sandboxkit.cli._policy_arguments import add_policy_arguments, add_policy_option
-from sandboxkit.cli._verbs import Formatter, Parser, Verbs
+from sandboxkit.cli._verbs import Formatter, Parser, Verbs, named
 
 __all__ = ["ROOMS", "parser"]
 
@@ -59,7 +60,9 @@ def _common() -> Parser:
 
 def _box() -> Parser:
     box = Parser(add_help=False, allow_abbrev=False)
-    box.add_argument("--spec", metavar="FILE", help="the box, as a TOML or JSON file; the options below add to it")
+    box.add_argument(
+        "--spec", metavar="FILE", type=named, help="the box, as a TOML or JSON file; the options below add to it"
+    )
     box.add_argument(
         "--network",
         choices=("none", "host"),
@@ -159,9 +162,12 @@ def _seconds(text: str) -> float:
 
 def _descriptor(text: str) -> int:
     try:
-        os.fstat(int(text))
+        mode = fcntl.fcntl(int(text), fcntl.F_GETFL) & os.O_ACCMODE
     except (ValueError, OverflowError, OSError):
+        mode = None
+    if mode in (None, os.O_RDONLY):
+        problem = "is not open" if mode is None else "is open to read only"
         raise argparse.ArgumentTypeError(
-            f"descriptor {text} is not open; open it in the shell, for example {text}>status.json"
-        ) from None
+            f"descriptor {text} {problem}; open it in the shell, for example {text}>status.json"
+        )
     return int(text)

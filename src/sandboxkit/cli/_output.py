@@ -5,6 +5,7 @@ What is printed: tables for people, JSON for programs, bytes of commands untouch
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import sys
@@ -15,7 +16,18 @@ if TYPE_CHECKING:
 
     from sandboxkit.model import Enforcement
 
-__all__ = ["enforcement_table", "note", "printable", "say", "shortened", "table", "wired", "without_reader", "write"]
+__all__ = [
+    "OutputError",
+    "enforcement_table",
+    "note",
+    "printable",
+    "say",
+    "shortened",
+    "table",
+    "wired",
+    "without_reader",
+    "write",
+]
 
 
 def printable(text: str) -> str:
@@ -75,6 +87,24 @@ def _encoded(text: str, stream: TextIO) -> bytes:
     return text.encode(stream.encoding or "utf-8", errors="backslashreplace")
 
 
+class OutputError(OSError):
+    """
+    What was to be printed could not be.
+
+    Args:
+        descriptor: Where it was to go.
+        exc: What stood in the way.
+    """
+
+    def __init__(self, descriptor: int, exc: OSError) -> None:
+        name = {1: "standard output", 2: "standard error"}.get(descriptor, f"descriptor {descriptor}")
+        remedy = "free the disk, or send it elsewhere" if exc.errno in _FULL else "send it elsewhere"
+        super().__init__(f"{name} cannot be written: {exc.strerror or exc}; {remedy}")
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
 def write(descriptor: int, content: bytes) -> None:
     """
     Writes *content* as it is, all of it.
@@ -84,6 +114,7 @@ def write(descriptor: int, content: bytes) -> None:
 
     Raises:
         BrokenPipeError: Nobody reads it any more.
+        OutputError: It cannot be written.
     """
     view = memoryview(content)
     while view:
@@ -91,6 +122,10 @@ def write(descriptor: int, content: bytes) -> None:
             view = view[os.write(descriptor, view) :]
         except BlockingIOError:
             select.select([], [descriptor], [])
+        except BrokenPipeError:
+            raise
+        except OSError as exc:
+            raise OutputError(descriptor, exc) from exc
 
 
 def wired() -> None:

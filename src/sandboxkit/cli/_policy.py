@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sandboxkit.cli._exit import Exit
 from sandboxkit.cli._output import printable, say, table
 from sandboxkit.cli._policy_files import policy_of
-from sandboxkit.cli._replay import Replayed, replayed
+from sandboxkit.cli._replay import Replayed, replayed, said
 from sandboxkit.errors import AuditError, PolicyError
 from sandboxkit.model import Level, PolicyAction
 from sandboxkit.policy import FloorRow, PolicyRule, diagnostic, rules_schema
@@ -85,6 +85,9 @@ def test(options: argparse.Namespace, report: Report) -> int:
     policy = policy_of(given)
     level = Level[options.level.upper()]
     outcomes = list(trials(policy, level, from_file(options.file, level).tests))
+    if not outcomes:
+        problem = "there is nothing to try in it; give its rules match and not_match, or the file [[tests]]"
+        raise PolicyError(problem, source=options.file)
     wrong = [outcome for outcome in outcomes if not outcome.is_right]
     if not report.is_json:
         for outcome in wrong:
@@ -212,7 +215,7 @@ def _replay_lines(found: Replayed) -> Iterator[str]:
     changed = sum(change.times for change in found.changes)
     yield f"{_count(found.decisions, 'decision')} judged again, {changed} would change"
     if found.left_out:
-        yield f"left out: {', '.join(f'{count} {why}' for why, count in sorted(found.left_out.items()))}"
+        yield f"left out: {said(found.left_out)}"
     if not found.changes:
         return
     yield ""

@@ -5,7 +5,11 @@ The arguments of `sandboxkit policy`. Loads nothing, so that `--help` stays quic
 from __future__ import annotations
 
 import argparse
+import os
+import re
 from typing import TYPE_CHECKING
+
+from sandboxkit.cli._verbs import named
 
 if TYPE_CHECKING:
     from sandboxkit.cli._verbs import Parser, Verbs
@@ -55,11 +59,11 @@ def add_policy_arguments(root: Verbs) -> None:
     """
     verbs = root.family("policy", "check, try and look over rules", _DETAILS)
     lint = verbs.add("lint", "find what is wrong with rule files", _LINT, takes="FILE...")
-    lint.add_argument("files", metavar="FILE", nargs="+", help="a rule file: .json, otherwise TOML")
+    lint.add_argument("files", metavar="FILE", type=named, nargs="+", help="a rule file: .json, otherwise TOML")
     _add_level(lint, "whose rules the files hold (default: user); of a project less is taken")
     lint.add_argument("--strict", action="store_true", help="end with 1 for warnings too")
     test = verbs.add("test", "try the examples of a rule file", _TEST, takes="FILE")
-    test.add_argument("file", metavar="FILE", help="the rule file: .json, otherwise TOML")
+    test.add_argument("file", metavar="FILE", type=named, help="the rule file: .json, otherwise TOML")
     _add_level(test, "whose rules the file holds (default: user)")
     add_policy_option(test, "another rule file that is in force too")
     show = verbs.add("show", "show the rules in force", _SHOW, takes="[RULE-ID]")
@@ -69,7 +73,7 @@ def add_policy_arguments(root: Verbs) -> None:
     show.add_argument("--action", choices=_ACTIONS, help="only the rules with this action")
     show.add_argument("--program", metavar="NAME", help="only the rules that may be about this program")
     replay = verbs.add("replay", "say what other rules would have decided", _REPLAY, takes="LOG")
-    replay.add_argument("log", metavar="LOG", help="the audit log; its older files are found beside it")
+    replay.add_argument("log", metavar="LOG", type=named, help="the audit log; its older files are found beside it")
     add_policy_option(replay, "a rule file to judge by, beside the built-in rules")
     replay.add_argument(
         "--fail-on",
@@ -100,7 +104,9 @@ def _add_level(verb: Parser, meaning: str) -> None:
 def _leveled(text: str) -> tuple[str, str]:
     level, equals, path = text.partition("=")
     if not equals or level not in LEVELS:
+        if equals and re.fullmatch("[a-z]+", level) and not os.path.lexists(text):
+            raise argparse.ArgumentTypeError(f"{level!r} is no level; use {', '.join(LEVELS)}, or ./{text} for a file")
         level, path = "user", text
-    if not path:
+    if not path or "\0" in path:
         raise argparse.ArgumentTypeError("a rule file has a name; write --policy FILE or --policy LEVEL=FILE")
     return level, path

@@ -8,18 +8,18 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sandboxkit.audit import read_records
-from sandboxkit.errors import CommandError
+from sandboxkit.audit._files import absolute
+from sandboxkit.cli._log import records_of
+from sandboxkit.errors import AuditError, CommandError
 from sandboxkit.model import EvaluationContext, PolicyAction
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping
 
     from sandboxkit.audit import AuditRecord
     from sandboxkit.policy import ExecPolicy
 
-__all__ = ["Change", "Replayed", "replayed"]
+__all__ = ["Change", "Replayed", "replayed", "said"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +92,19 @@ class _Case:
     before: PolicyAction
 
 
-def replayed(policy: ExecPolicy, log: str | os.PathLike[str]) -> Replayed:
+def replayed(policy: ExecPolicy, log: str) -> Replayed:
     """
     Every decision in *log* made again by *policy*, for the place it was made for.
 
     Raises:
-        AuditError: The log cannot be read.
+        AuditError: The log cannot be read, or holds no decision that can be made again:
+            to pass it would look as if nothing changed.
     """
     left_out: Counter[str] = Counter()
     cases: Counter[_Case] = Counter()
-    for record in read_records(log):
+    records = 0
+    for record in records_of(log):
+        records += 1
         case = _case(record)
         if isinstance(case, _Case):
             cases[case] += 1
@@ -118,8 +121,27 @@ def replayed(policy: ExecPolicy, log: str | os.PathLike[str]) -> Replayed:
             changes.append(change)
     if refused:
         left_out["no command any more"] = refused
+    if sum(cases.values()) == refused:
+        raise _nothing_judged(log, records, left_out)
     changes.sort(key=lambda change: (-change.times, change.before, change.after, str(change.command)))
     return Replayed(sum(cases.values()) - refused, tuple(changes), left_out)
+
+
+def _nothing_judged(log: str, records: int, left_out: Mapping[str, int]) -> AuditError:
+    if left_out:
+        problem = f"none of its decisions can be judged again ({said(left_out)})"
+    elif records:
+        problem = f"it holds {records} {'record' if records == 1 else 'records'} and no decision, so there is nothing to judge again"
+    else:
+        problem = "it holds no record yet, so there is nothing to judge again"
+    return AuditError(absolute(log), problem, remedy="name a log in which commands were decided")
+
+
+def said(left_out: Mapping[str, int]) -> str:
+    """
+    How many decisions were left out, and why.
+    """
+    return ", ".join(f"{count} {why}" for why, count in sorted(left_out.items()))
 
 
 def _case(record: AuditRecord) -> _Case | str | None:

@@ -15,6 +15,7 @@ from sandboxkit.cli._box import spec_of
 from sandboxkit.cli._exit import Exit, reserved
 from sandboxkit.cli._output import note, write
 from sandboxkit.cli._policy_files import policy_of
+from sandboxkit.cli._verbs import Usage
 from sandboxkit.errors import SpecError
 from sandboxkit.model import Termination
 from sandboxkit.router import AutoSandboxRouter
@@ -42,6 +43,10 @@ def run(options: argparse.Namespace, report: Report) -> int:
     """
     Runs the command in a box and passes on what it wrote and how it ended.
     """
+    if options.grants is not None and not options.ask:
+        raise Usage(
+            "--grants goes with --ask: without it nobody is asked", "usage: sandboxkit run --ask --grants FILE -- CMD"
+        )
     spec = spec_of(options)
     router = _router(options) if options.ask or options.policy else None
     routed = sync.route(command_of(options), spec=spec, router=router, stdin=_input(), timeout=options.timeout)

@@ -6,9 +6,28 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-__all__ = ["Formatter", "Parser", "Usage", "Verbs"]
+from sandboxkit.cli._output import say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from _typeshed import SupportsWrite
+
+__all__ = ["Formatter", "Parser", "Usage", "Verbs", "named"]
+
+
+def named(text: str) -> str:
+    """
+    *text* as the name of a file. A variable of a script that is not set gives none.
+
+    Raises:
+        ArgumentTypeError: It is empty, or holds what no name can.
+    """
+    if not text or "\0" in text:
+        raise argparse.ArgumentTypeError(f"{text!r} is no name of a file; give one")
+    return text
 
 
 class Usage(Exception):  # noqa: N818 - not an error of the tree: it never leaves this room
@@ -25,6 +44,26 @@ class Parser(argparse.ArgumentParser):
     """
     Raises `Usage` instead of ending the process.
     """
+
+    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
+        """
+        Prints the help. Argparse's own hides that it could not be written.
+        """
+        say(self.format_help().rstrip("\n"))
+
+    def parse_known_args(  # type: ignore[override]  # argparse has overloads for namespaces of other types
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """
+        What *args* say to this parser: that of the verb says what is right behind it.
+
+        Raises:
+            Usage: Some of them mean nothing.
+        """
+        known, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return known, unknown
 
     def error(self, message: str) -> NoReturn:
         """

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sandboxkit.errors import CommandError, PolicyError
 from sandboxkit.model import Level, PolicyAction
 from sandboxkit.policy._examples import floor_denies
-from sandboxkit.policy._load import read_file
+from sandboxkit.policy._load import RuleSource, read_file
 from sandboxkit.policy._match import CompiledRule
 from sandboxkit.policy._numbers import COUNTED
 from sandboxkit.policy._problems import Problem, located
@@ -27,10 +27,12 @@ __all__ = ["CHECKS", "lint_file", "warnings_of"]
 
 _LINE = re.compile(r"\bline (\d+)")
 _MAX_WORDS = 20
+_EMPTY = "it says nothing; give it rules, or take it away"
 _MAX_PAIRS = 100_000
 
 CHECKS = {
     "mistake": "the file is refused",
+    "empty": "the file holds no rules, no tests and no default",
     "no-reason": "a rule says neither `reason` nor `name`",
     "no-examples": "a rule has no `match`, or no `not_match`",
     "broad": "a rule takes more than anybody can foresee",
@@ -57,7 +59,8 @@ def lint_file(source: str, level: Level) -> tuple[Problem, ...]:
     except PolicyError as error:
         return tuple(_unreadable(problem) for problem in error.problems)
     rules = file.found.rules
-    warnings = [
+    warnings = [Problem(_EMPTY, check="empty")] if file.found == RuleSource() and not file.problems else []
+    warnings += [
         located(file.numbers[index], rules[index], key, message, file.lines, check=check)
         for index, key, check, message in warnings_of(rules, level)
     ]

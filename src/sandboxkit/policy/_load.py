@@ -4,8 +4,10 @@ Reading rules: from TOML, from JSON, from values. All mistakes are reported at o
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -134,6 +136,8 @@ def read_file(source: str, level: Level) -> RuleFile:
 
 def _text(path: Path, source: str) -> str:
     try:
+        if _is_named_pipe(path):
+            raise PolicyError("it is a pipe, which may keep whoever reads it waiting; give a file", source=source)
         with path.open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
@@ -142,18 +146,49 @@ def _text(path: Path, source: str) -> str:
             )
         return content.decode("utf-8")
     except OSError as error:
-        raise PolicyError(
-            f"it cannot be read: {error.strerror or error}; give a readable file or leave the level out", source=source
-        ) from error
+        raise PolicyError(_unreadable(path, error), source=source) from error
     except UnicodeDecodeError as error:
         raise PolicyError(f"it is not UTF-8 at byte {error.start}; save it as UTF-8", source=source) from error
+
+
+def _is_named_pipe(path: Path) -> bool:
+    """
+    Whether *path* leads to a pipe in a directory, where somebody may have left it; not
+    one that a shell opened for us (`/dev/fd/63`).
+    """
+    try:
+        return stat.S_ISFIFO(os.lstat(os.path.realpath(path)).st_mode)
+    except FileNotFoundError:
+        return False  # what is missing is said when it is opened
+
+
+_REMEDIES = {
+    errno.EACCES: "give this user (uid {uid}) the right to the file and to search {folder}",
+    errno.EISDIR: "give a file in it",
+    errno.ENOTDIR: "{folder} is to be a directory, and it or one above it is a file; check the name",
+    errno.ELOOP: "its symbolic links lead in a circle; give the file itself",
+    errno.ENAMETOOLONG: "give a shorter path",
+}
+"""By errno. Source: open(2), read(2)."""
+
+
+def _unreadable(path: Path, error: OSError) -> str:
+    folder = path.absolute().parent
+    if error.errno == errno.ENOENT:
+        remedy = "check the name: {folder} " + ("holds no {name!r}" if folder.is_dir() else "is not there either")
+    else:
+        remedy = _REMEDIES.get(error.errno or 0, "give a file that can be read")
+    found = remedy.format(folder=folder, name=path.name, uid=os.geteuid())
+    return f"it cannot be read: {error.strerror or error}; {found}"
 
 
 def _toml(text: str, source: str) -> object:
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise PolicyError(f"it is no TOML: {error}", source=source) from error
+        raise PolicyError(
+            f"it is no TOML: {error}; correct it there, or name it .json where it is JSON", source=source
+        ) from error
 
 
 def _json(text: str, source: str) -> tuple[object, list[str]]:
@@ -171,7 +206,9 @@ def _json(text: str, source: str) -> tuple[object, list[str]]:
     try:
         return json.loads(text, object_pairs_hook=table), repeats
     except (ValueError, RecursionError) as error:
-        raise PolicyError(f"it is no JSON: {error}", source=source) from error
+        raise PolicyError(
+            f"it is no JSON: {error}; correct it there, or name it .toml where it is TOML", source=source
+        ) from error
 
 
 def _repeated(names: Sequence[str], lines: KeyLines) -> Iterator[Problem]:
