@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 CORPUS = Path(__file__).parent.parent / "corpus"
 WORDS = (
     "ls -la echo 'a b' \"c d\" ./x /bin/true a=1 x2 2 10 cat grep -n 'x;y' \"p|q\" env timeout 5 sh -c 'rm x' xargs cd src .. "
-    "sudo find . -exec rm {} nohup bash python3 -c 'print(1)' foo,bar a:b a+b a@b %1 -- - '' \"\" é"
+    "sudo find . -exec rm {} nohup bash python3 -c 'print(1)' foo,bar a:b a+b a@b %1 -- - '' \"\" é "
+    "*.py src/* a? ~ ~/x ~/'a' *'x' ~u A=1 B='x' C= x=a.* #c # ~/*.d PATH=. time export D=$x"
 ).split(" ")
 OPERATORS = ["&&", "||", "|", "|&", ";", "&", "\n", " "]
 REDIRECTS = ["> f", ">> f", "< f", "2> f", "2>&1", ">&2", "&> f", ">| 'g h'", "2>f", ">f", "3<f", "1>&2"]
@@ -100,13 +101,19 @@ def test_a_list_behind_a_pipe_reads_nothing() -> None:
     assert [part.reads_from for part in parts] == [(), (0,), ()]
 
 
+def test_a_list_in_the_background_has_a_directory_of_its_own() -> None:
+    parts = by_tokens("cd a && b & c; cd d | e; f")
+    assert isinstance(parts, list)
+    assert [part.cwd for part in parts] == [None, "a", None, None, None, None]
+
+
 @pytest.mark.parametrize(
     "text",
     [
-        "echo $x", "a `b`", "a (b)", "{ a; }", "a *", "a ?", "a [b]", "a ~", "a # b", "A=1 b", "if a", "! a", "time a",
+        "echo $x", "a `b`", "a (b)", "{ a; }", "* a", "a [b]*", "a ~u", "A=~/x b", "A=* b", "A+=1 b", "A=1 > f", "HOME=/x a ~", "if a", "! a", "time a",
         "a <<E", "a <<< b", "a <(b)", "a >(b)", "a <> b", "a {fd}> b", "a >& b", "a 2>&-", "a &&", "a ||", "| a", "a ; ; b",
         "a 'b", 'a "b', "a \\b", "a > ", "> f", "a &| b", "export A=1", "eval x", "set -e", "[ a ]", "a \"$b\"", "a !b",
-        "read x; b", "printf -v x y; b", "a\\\nb", "a 12>f", "a;;b", "a>b>", "a\r", "-a b", "a | | b", "a & & b",
+        "read x; b", "printf -v x y; b", "a\\\nb", "a 12>f", "a;;b", "a>b>", "a\r", "a &< b", "-a b", "a | | b", "a & & b",
     ],
 )  # fmt: skip
 def test_what_needs_the_grammar(text: str) -> None:

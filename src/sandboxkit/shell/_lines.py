@@ -1,5 +1,6 @@
 """
-Lines of plain words: commands joined by operators, with files to read from and write to.
+Lines of plain words: commands joined by operators, with assignments in front and files to
+read from and write to.
 
 Most lines look like this, and need no grammar: what they mean is told by their tokens.
 """
@@ -9,35 +10,43 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from sandboxkit.model import Redirect, Setting
+from sandboxkit.model import Doubt, Redirect, Setting, Unknown
 from sandboxkit.shell._tables import BUILTINS, RESERVED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Piece", "pieces", "settings"]
+__all__ = ["STARTS", "Piece", "pieces", "settings"]
 
-_SAFE = "[A-Za-z0-9_./:,@%+=^-]+"
-_WHOLE = r"(?=[ \t;&|\n]|$)"
+_SAFE = "A-Za-z0-9_./:,@%+=^-"
+_WHOLE = rf"(?:~(?:/[{_SAFE}]*)?|[{_SAFE}]+)(?=[ \t;&|\n]|$)"
 # Nothing may follow a word here: then there is no other way to cut it that could be tried.
-_WORD = rf"(?:{_SAFE}|'[^']*'|\"[^\"$`\\!]*\")+"
+_WORD = rf"(?:~(?=/))?(?:[{_SAFE}]+|'[^']*'|\"[^\"$`\\!]*\")+"
 _TOKEN = re.compile(
     r"[ \t]*(?:"
-    rf"(?P<redirect>(?:(?<![^ \t;&|\n])[0-9]|&)?(?:>>|>\||>|<))(?![<>&(|])[ \t]*(?P<target>{_WORD})"
+    rf"(?P<redirect>&>>|&>|(?:(?<![^ \t;&|\n])[0-9])?(?:>>|>\||>|<))(?![<>&(|])[ \t]*(?P<target>{_WORD})"
     r"|(?P<copy>(?:(?<![^ \t;&|\n])[0-9])?[<>]&[0-9])"
-    rf"|(?P<run>{_SAFE}{_WHOLE}(?:[ \t]+{_SAFE}{_WHOLE})*)"
+    rf"|(?P<run>{_WHOLE}(?:[ \t]+{_WHOLE})*)"
+    rf"|(?P<pattern>(?:~(?=/))?[{_SAFE}]*[*?][*?{_SAFE}]*(?=[ \t;&|\n]|$))"
     rf"|(?P<word>{_WORD})"
+    r"|(?P<comment>(?<![^ \t;&|\n])#[^\n]*)"
     r"|(?P<operator>&&|\|\||\|&|[;&|\n]))"
 )
 _AFTER_WORD = frozenset(("", *" \t;&|\n<>"))
 _AFTER_FILE = frozenset(("", *" \t;&|\n"))
-_ONE = re.compile(rf"[ \t]*(?:[0-9]?[<>&|]+[ \t]*{_WORD}|(?P<word>{_WORD}))")
+_ANY = rf"(?:[~*?{_SAFE}]+|'[^']*'|\"[^\"$`\\!]*\")+"
+_ONE = re.compile(rf"[ \t]*(?:[0-9]?[<>&|]+[ \t]*{_ANY}|(?P<word>{_ANY}))")
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
+_WILDCARD = re.compile(r"[*?]")
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 _NOT_HERE = (RESERVED | BUILTINS) - {"cd"}
 _MAX_PIECES = 200
 _PIPES = frozenset(("|", "|&"))
 _BEFORE_LINES = frozenset(("", "\n", ";", "&", "&&", "||", "|", "|&"))
-_STARTS = frozenset(("", ";", "&", "\n"))
+STARTS = frozenset(("", ";", "&", "\n"))
+"""
+The operators behind which another list begins.
+"""
 _SETTINGS = {
     (piped, background, conditional): (
         (Setting.PIPELINE if piped else Setting.NONE)
@@ -56,16 +65,20 @@ class Piece:
 
     Attributes:
         argv: Its words.
+        unknown: The patterns among them, by index.
+        assignments: What it assigns, by name.
         redirects: Its redirections.
         start, end: Where it stands.
         before: The operator in front of it.
         after: The operator behind it.
     """
 
-    __slots__ = ("after", "argv", "before", "end", "redirects", "start")
+    __slots__ = ("after", "argv", "assignments", "before", "end", "redirects", "start", "unknown")
 
     def __init__(self, before: str) -> None:
         self.argv: list[str] = []
+        self.unknown: list[tuple[int, Unknown]] = []
+        self.assignments: list[tuple[str, str]] = []
         self.redirects: list[Redirect] = []
         self.start = self.end = -1
         self.before = before
@@ -83,7 +96,7 @@ class Piece:
         Where the rest of it stands in *text* that begins with a word: a question that
         is seldom asked, so that its words are told apart once more for it.
         """
-        return lambda word: (self._starts(text)[word], self.end)
+        return lambda word: (self._starts(text)[word + len(self.assignments)], self.end)
 
     def _starts(self, text: str) -> list[int]:
         found: list[int] = []
@@ -118,38 +131,55 @@ def pieces(text: str) -> list[Piece] | None:
         if kind == "run":
             words = token["run"].split()
             if not piece.argv:
-                if not _may_begin(words[0]):
+                if piece.start < 0:
+                    piece.start = token.start("run")
+                while words and (name := _ASSIGNMENT.match(words[0])):
+                    piece.assignments.append((name[1], words.pop(0)[name.end() :]))
+                if words and not _may_begin(words[0]):
                     return None
-                piece.start = token.start("run")
             piece.argv += words
             piece.end = at
         elif kind == "operator":
             operator = token["operator"]
-            if piece.argv:
+            if piece.end >= 0:
                 if len(found) > _MAX_PIECES:
                     return None  # too many are told elsewhere
                 piece.after = operator
                 found.append(piece := Piece(operator))
-            elif operator != "\n" or piece.redirects or piece.before not in _BEFORE_LINES:
+            elif operator != "\n" or piece.before not in _BEFORE_LINES:
                 return None
         elif kind == "word":
             word = token["word"]
             following = text[at : at + 1]
             if following not in _AFTER_WORD or (word.isdigit() and following in ("<", ">")):
                 return None  # a descriptor of more than one digit
-            if not piece.argv:
-                if not _may_begin(word):
-                    return None
+            if piece.start < 0:
                 piece.start = token.start("word")
-            piece.argv.append(_unquoted(word))
+            if not piece.argv and (name := _ASSIGNMENT.match(word)):
+                piece.assignments.append((name[1], _unquoted(word[name.end() :])))
+            elif piece.argv or _may_begin(word):
+                piece.argv.append(_unquoted(word))
+            else:
+                return None
             piece.end = at
-        elif not piece.argv or text[at : at + 1] not in _AFTER_FILE:
+        elif kind == "comment":
+            pass
+        elif not piece.argv:
+            return None
+        elif kind == "pattern":
+            word = token["pattern"]
+            piece.unknown.append((len(piece.argv), Unknown(Doubt.PATTERN, _WILDCARD.split(word, maxsplit=1)[0])))
+            piece.argv.append(word)
+            piece.end = at
+        elif text[at : at + 1] not in _AFTER_FILE:
             return None
         else:
             if kind == "target":
                 operator = token["redirect"].lstrip("0123456789")
                 piece.redirects.append(Redirect(operator, _unquoted(token["target"])))
             piece.end = at
+    if any(name == "HOME" or "$" in value or "`" in value for each in found for name, value in each.assignments):
+        return None  # a tilde is another directory then, and whoever expands the value once more runs it
     if "-v" in text and any(each.argv[:2] == ["printf", "-v"] for each in found):
         return None  # it sets a variable
     return found if _is_whole(found) else None
@@ -169,9 +199,9 @@ def _is_whole(found: list[Piece]) -> bool:
     """
     Whether nothing is missing behind the last operator; an empty last piece is dropped.
     """
-    if found[-1].argv:
+    if found[-1].end >= 0:
         return True
-    if len(found) > 1 and found[-1].before in _STARTS:
+    if len(found) > 1 and found[-1].before in STARTS:
         found.pop()
         return True
     return False

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sandboxkit.model import Setting, SimpleCommand
+from sandboxkit.model import Assignment, Setting, SimpleCommand
 from sandboxkit.shell import _compound as compound
 from sandboxkit.shell._effects import directory, note_files
 from sandboxkit.shell._found import TOP
-from sandboxkit.shell._lines import Piece, settings
+from sandboxkit.shell._lines import STARTS, Piece, settings
 from sandboxkit.shell._lists import and_or_list, negated, pipeline, redirected_statement, redirects
 from sandboxkit.shell._reader import Reader
 from sandboxkit.shell._simple import assignments, command, declaration
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["read", "read_carried", "read_pieces", "read_roughly"]
 
-_ALONE = Setting.PIPELINE | Setting.BACKGROUND
 
 
 def read(text: str, found: Found) -> None:
@@ -72,24 +71,35 @@ def read_pieces(text: str, found_pieces: list[Piece], found: Found) -> None:
     """
     starter = _starter(found)
     cwd: str | None = None
+    before: str | None = None
     last = -1
     for piece, setting in zip(found_pieces, settings(found_pieces), strict=True):
         index = found.reserve()
+        if piece.before in STARTS:
+            # A list in the background has a directory of its own.
+            cwd = before = before if piece.before == "&" else cwd
+        exported = bool(piece.argv)
         part = SimpleCommand(
             tuple(piece.argv),
             (piece.start, piece.end),
-            redirects=tuple(piece.redirects),
-            setting=setting,
-            reads_from=(last,) if piece.before in ("|", "|&") else (),
+            tuple(piece.unknown),
+            tuple([Assignment(name, value, True, exported) for name, value in piece.assignments]),
+            tuple(piece.redirects),
+            setting,
+            (last,) if piece.before in ("|", "|&") else (),
             cwd=cwd,
         )
         found.parts[index] = part
         last = index
+        for name, value in piece.assignments:
+            found.variables.set(name, value)
+        if not exported:
+            continue
         if starts_others(part.argv[0]) or found.files:
             starter.start(index, part, TOP, piece.span_of(text))
         if part.redirects:
             note_files(part, found, None)
-        if part.argv[0] == "cd" and not int.__and__(setting, _ALONE):
+        if part.argv[0] == "cd" and not int.__and__(setting, Setting.PIPELINE):
             cwd = directory(part, cwd)
 
 
