@@ -356,3 +356,18 @@ def test_what_is_started_without_end_is_marked(text: str) -> None:
 @pytest.mark.parametrize("text", ["while true; do a; done", "while a; do b & done", "for x in a; do b & done"])
 def test_what_ends_or_waits_is_not(text: str) -> None:
     assert not any(part.stands(Setting.ENDLESS) for part in parse(text).parts)
+
+
+@pytest.mark.parametrize(
+    ("text", "last", "cwd"),
+    [
+        ("cd ..; time { cat x; }", ("cat", "x"), ".."),
+        ("cd a; ! (coproc { ls; })", ("ls",), "a"),
+        ("x+=r; x+=m; time { $x -rf /; }", ("rm", "-rf", "/"), None),
+        ("x=`y+=a; time { echo; }`; z=b; rm $z", ("rm", "b"), None),
+    ],
+)
+def test_a_second_reading_knows_nothing_of_the_first(text: str, last: tuple[str, ...], cwd: str | None) -> None:
+    # The grammar does not know what stands behind `time` there, so it is read once more.
+    part = parse(text).parts[-1]
+    assert (part.argv, part.cwd) == (last, cwd)

@@ -61,6 +61,21 @@ class Found:
         self.parts.append(_RESERVED)
         return len(self.parts) - 1
 
+    def saved(self) -> Found:
+        """
+        What there is to go back to.
+        """
+        return Found(list(self.parts), set(self.functions), self.variables.copy(), dict(self.files))
+
+    def go_back(self, before: Found) -> None:
+        """
+        Forgets what was found since *before*, but for how much was read.
+        """
+        self.parts[:] = before.parts
+        self.functions, self.files = before.functions, before.files
+        # Readers hold on to the object.
+        self.variables.values, self.variables.references = before.variables.values, before.variables.references
+
     def take(self, characters: int) -> None:
         """
         Counts text that is to be read.

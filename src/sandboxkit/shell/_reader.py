@@ -107,14 +107,17 @@ class Reader:
             UnsureError: It is not certain what it means.
             TooMuchError: It holds more than is read.
         """
-        first = len(self.found.parts)
+        if not _KEYWORDS.search(text) and not ("\n" in text and "|" in text):
+            self._read(prepare(text))
+            return
+        before, cwd = self.found.saved(), self.cwd
         try:
             self._read(prepare(text))
         except UnsureError:
-            if not _KEYWORDS.search(text) and not ("\n" in text and "|" in text):
-                raise
-            del self.found.parts[first:]
-            self._read(prepare(text, simpler=True))
+            # The second reading knows nothing of the first.
+            self.found.go_back(before)
+            again = Reader(self.starter, self._kinds, self.place, span=self._span, cwd=cwd)
+            again._read(prepare(text, simpler=True))
 
     def _read(self, prepared: Prepared) -> None:
         children = self._tree(prepared).children

@@ -35,6 +35,12 @@ class Variables:
     values: dict[str, str] = field(default_factory=lambda: dict(_PRESET))
     references: dict[str, str] = field(default_factory=dict)
 
+    def copy(self) -> Variables:
+        """
+        The same values, to be set apart.
+        """
+        return Variables(dict(self.values), dict(self.references))
+
     def get(self, name: str) -> str:
         """
         The value of *name*; lists with `SPLIT` between their items.
