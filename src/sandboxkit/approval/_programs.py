@@ -41,33 +41,40 @@ def _table(text: str, kind: Kind) -> dict[str, Kind]:
 _KINDS = {
     # Shells, also those of other systems. Source: shells(5) of Debian 12, Alpine and Fedora.
     **_table(
-        "ash bash csh dash elvish fish ksh ksh93 mksh nu oksh osh pdksh posh pwsh rbash rc sh tcsh xonsh yash zsh",
+        "ash bash bash-static bsd-csh csh dash elvish fish ksh ksh93 lksh mksh mksh-static nu oksh osh pdksh posh pwsh"
+        " rbash rc rksh rzsh sash sh tcsh xonsh yash ysh zsh zsh-static",
         Kind.INTERPRETER,
     ),
     # Interpreters of languages that take a program as file, argument or input.
     **_table(
-        """awk bun clojure crystal dart deno elixir erl escript expect gawk gdb ghc groovy guile iex ipython
-        irb java jjs jruby julia jshell kotlin lua luajit m4 mawk maxima nawk node nodejs octave
-        osascript perl php pypy python qjs racket raku rscript ruby runghc runhaskell sbcl scala scheme
-        swift tclsh ts-node tsx wish""",
+        """awk bc bun clisp clojure crystal csi dart dc deno elixir erb erl escript expect gawk gdb gforth ghc ghci
+        gnuplot gprolog graalpy groovy guile iex ipython irb java jjs jruby julia jshell jython kotlin lua luajit m4
+        mawk maxima micropython nawk node nodejs ocaml octave octave-cli original-awk osascript pdb perl php php-cgi
+        phpdbg pypy python qjs r racket raku rexx rscript ruby runghc runhaskell sbcl scala scheme swift swipl tcc
+        tclsh ts-node tsx wish""",
         Kind.INTERPRETER,
     ),
     # Editors and clients with a language or a shell of their own.
-    **_table("ed emacs emacsclient ex less lldb man more mysql nvim psql sqlite sqlplus vi vim view", Kind.INTERPRETER),
+    **_table(
+        "ed emacs emacsclient ex ftp gvim less lftp lldb man more most mysql nvi nvim psql rview rvim sqlite sqlplus vi view"
+        " vim vim.basic vim.gtk3 vim.nox vim.tiny vimdiff w3m",
+        Kind.INTERPRETER,
+    ),
     # Programs that start another; the shell's own words for that are among them.
     **_table(
-        """. at batch bwrap builtin busybox capsh catchsegv chpst chroot chrt chronic command coreutils cpulimit
-        crontab dbus-run-session direnv doas docker dtach env entr eval exec fakechroot fakeroot faketime find firejail
-        flatpak flock gosu hyperfine ionice kubectl ld-linux ld-musl lxc machinectl mosh nerdctl nice
-        nix-shell nohup nsenter numactl parallel pkexec podman prlimit proot proxychains rlwrap rsh run-parts runcon
-        runuser schroot screen script setarch setpriv setsid source ssh sshpass start-stop-daemon stdbuf strace
+        """. at batch busybox-static bwrap builtin busybox capsh catchsegv chpst chroot chrt chronic command coreutils cpulimit
+        crontab crun dbus-run-session direnv doas docker dtach env entr envdir eval exec fakechroot fakeroot faketime find
+        firejail flatpak flock fzf gosu heaptrack hyperfine ifne ionice kubectl ld-linux ld-musl logsave ltrace lxc
+        machinectl mosh nerdctl nice
+        mispipe nc ncat netcat newgrp nix-shell nodenv nohup nsenter nsjail numactl parallel pee perf pkexec podman
+        prlimit proot proxychains pyenv rbenv rlwrap rr rsh run-parts runc runcon runuser s6-setuidgid schroot screen script setarch setlock setpriv setsid setuidgid sg socat softlimit source ssh sshpass start-stop-daemon stdbuf strace
         su sudo systemd-run taskset time timeout tini tmux torsocks toybox trap trickle tsocks ts unbuffer
         unshare valgrind watch watchexec wine with-contenv xargs xvfb-run""",
         Kind.WRAPPER,
     ),
     # Runners of what a project or a registry says.
     **_table(
-        """alembic ansible ansible-playbook ant autoconf automake autoreconf ava babel bazel bazelisk bmake brew buck
+        """act alembic ansible ansible-playbook ant autoconf automake autoreconf ava babel bats bazel bazelisk bmake brew buck
         bundle cabal cap cargo celery cmake composer conan conda configure coverage ctest cypress debuild django-admin
         doit dotnet dpkg-buildpackage dune earthly eslint fab flake8 flask foreman gem gmake go gradle gradlew grunt
         guard guix gulp gunicorn hatch helm hg inv invoke jekyll jest jupyter just karma latexmk lein make makepkg mamba
@@ -169,10 +176,26 @@ def scripts(argv: Sequence[str], cwd: str) -> Iterator[str]:
         yield script
     words = _option_values(argv[1:MAX_WORDS]) if kind is Kind.DATA else argv[1:MAX_WORDS]
     named = [path for word in words for path in _paths(word, cwd)]
+    if kind is None:
+        yield from _program_files(argv[1:MAX_WORDS], cwd)
     yield from (path for path in named if _is_code(path) or (kind is Kind.BUILDER and _is_file(path)))
     if kind is Kind.BUILDER:
         for place in dict.fromkeys((cwd, *filter(os.path.isdir, named))):
             yield from filter(_is_file, (os.path.join(place, name) for name in _BUILD_FILES))
+
+
+def _program_files(words: Sequence[str], cwd: str) -> Iterator[str]:
+    """
+    The files behind `-f` among *words*: by that option tools with a small language take
+    their program from a file, whatever its name (`sed -f`, `jq -f`).
+    """
+    for before, word in zip(("", *words), words, strict=False):
+        named = [word] if before in _PROGRAM_FILE else [word.partition("=")[2]] if "=" in word else [word[2:]]
+        if before in _PROGRAM_FILE or word.startswith(("-f", "--file=", "--from-file=")):
+            yield from filter(_is_file, filter(None, (_joined(text, cwd) for text in named if text)))
+
+
+_PROGRAM_FILE = ("-f", "--file", "--from-file")
 
 
 def _option_values(words: Sequence[str]) -> Iterator[str]:
