@@ -5,10 +5,11 @@ How verbs are added to the command, alone or in families.
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from sandboxkit.cli._output import say
+from sandboxkit.cli._output import OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +50,13 @@ class Parser(argparse.ArgumentParser):
         """
         Prints the help. Argparse's own hides that it could not be written.
         """
-        say(self.format_help().rstrip("\n"))
+        try:
+            sys.stdout.write(self.format_help())
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as exc:
+            raise OutputError(1, exc) from exc
 
     def parse_known_args(  # type: ignore[override]  # argparse has overloads for namespaces of other types
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
