@@ -190,9 +190,15 @@ def _program_files(words: Sequence[str], cwd: str) -> Iterator[str]:
     their program from a file, whatever its name (`sed -f`, `jq -f`).
     """
     for before, word in zip(("", *words), words, strict=False):
-        named = [word] if before in _PROGRAM_FILE else [word.partition("=")[2]] if "=" in word else [word[2:]]
-        if before in _PROGRAM_FILE or word.startswith(("-f", "--file=", "--from-file=")):
-            yield from filter(_is_file, filter(None, (_joined(text, cwd) for text in named if text)))
+        if before in _PROGRAM_FILE:
+            text = word
+        elif word.startswith(("--file=", "--from-file=")):
+            text = word.partition("=")[2]
+        else:
+            text = word[2:] if word.startswith("-f") else ""
+        path = _joined(text, cwd) if text else None
+        if path is not None and _is_file(path):
+            yield path
 
 
 _PROGRAM_FILE = ("-f", "--file", "--from-file")

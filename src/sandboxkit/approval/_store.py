@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, NoReturn, final
 
 from sandboxkit.errors import GrantNotFoundError, GrantStoreError
+from sandboxkit.policy._replace import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -353,18 +354,7 @@ class GrantStore:
             self._fail(f"it would be larger than {MAX_BYTES} bytes; revoke what is not needed")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary, dir_fd=folder)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        try:
-            with open(os.open(temporary, flags, 0o600, dir_fd=folder), "wb") as file:
-                os.fchmod(file.fileno(), 0o600)  # whatever the umask takes away
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.rename(temporary, self._name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary, dir_fd=folder)
-            raise
+        replace_file(folder, self._name, text, temporary=temporary)
         os.fsync(folder)
 
     def _fail(self, problem: str, cause: Exception | None = None) -> NoReturn:

@@ -13,7 +13,7 @@ from sandboxkit.cli._options import parser
 from sandboxkit.cli._output import say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from sandboxkit.cli._report import Report
 
@@ -137,6 +137,21 @@ def _quoted(text: str) -> str:
 
 # bash
 
+_CASES = """\
+        case "$verb %(word)s" in
+            %(verbs)s) verb="$verb %(word)s" ;;
+        esac
+    done
+    case "$verb $previous" in
+%(values)s
+    esac
+    case "$verb" in
+%(words)s
+    esac
+}
+"""
+"""How bash and zsh alike find the verb, and what may come behind it."""
+
 _BASH = """\
 # Completes sandboxkit in bash: source this file, or write it to
 # ${XDG_DATA_HOME:-~/.local/share}/bash-completion/completions/sandboxkit
@@ -165,43 +180,41 @@ _sandboxkit() {
             _sandboxkit_command $((place + 1))
             return
         fi
-        case "$verb ${COMP_WORDS[place]}" in
-            %(verbs)s) verb="$verb ${COMP_WORDS[place]}" ;;
-        esac
-    done
-    case "$verb $previous" in
-%(values)s
-    esac
-    case "$verb" in
-%(words)s
-    esac
-}
-
+%(cases)s
 complete -F _sandboxkit sandboxkit
 """
 
 
 def _bash(root: Node) -> str:
+    return _BASH % {"cases": _cases(root, "${COMP_WORDS[place]}", _bash_value, _bash_words)}
+
+
+def _cases(root: Node, word: str, value: Callable[[Taken], str], words: Callable[[Node], Iterator[str]]) -> str:
+    """
+    The cases for every verb, where the shell calls the word that is looked at *word*.
+    """
     nodes = list(root.all())
-    verbs = "|".join(f'"{_called(node)}"' for node in nodes[1:])
-    values = [line for node in nodes for line in _bash_values(node)]
-    words = [line for node in nodes for line in _bash_words(node)]
-    return _BASH % {"verbs": verbs, "values": "\n".join(values), "words": "\n".join(words)}
+    return _CASES % {
+        "word": word,
+        "verbs": "|".join(f'"{_called(node)}"' for node in nodes[1:]),
+        "values": "\n".join(line for node in nodes for line in _values(node, value)),
+        "words": "\n".join(line for node in nodes for line in words(node)),
+    }
+
+
+def _values(node: Node, value: Callable[[Taken], str]) -> Iterator[str]:
+    for option in node.options:
+        if option.kind == "flag":
+            continue
+        pattern = "|".join(f'"{_called(node)} {name}"' for name in option.names)
+        yield f"        {pattern}) {value(option)}return ;;"
 
 
 def _called(node: Node) -> str:
     return "".join(f" {verb}" for verb in node.path)
 
 
-def _bash_values(node: Node) -> Iterator[str]:
-    for option in node.options:
-        if option.kind == "flag":
-            continue
-        pattern = "|".join(f'"{_called(node)} {name}"' for name in option.names)
-        yield f"        {pattern}) {_bash_offer(option)}return ;;"
-
-
-def _bash_offer(taken: Taken) -> str:
+def _bash_value(taken: Taken) -> str:
     if taken.kind == "file":
         return "_sandboxkit_files; "
     return f"_sandboxkit_offer -W {_quoted(' '.join(taken.choices))}; " if taken.kind == "choice" else ""
@@ -232,37 +245,18 @@ _sandboxkit() {
             _normal
             return
         fi
-        case "$verb $words[place]" in
-            %(verbs)s) verb="$verb $words[place]" ;;
-        esac
-    done
-    case "$verb $previous" in
-%(values)s
-    esac
-    case "$verb" in
-%(words)s
-    esac
-}
-
+%(cases)s
 if [[ $funcstack[1] == _sandboxkit ]]; then _sandboxkit "$@"; else compdef _sandboxkit sandboxkit; fi
 """
 
 
 def _zsh(root: Node) -> str:
-    nodes = list(root.all())
-    verbs = "|".join(f'"{_called(node)}"' for node in nodes[1:])
-    values = [line for node in nodes for line in _zsh_values(node)]
-    words = [line for node in nodes for line in _zsh_words(node)]
-    return _ZSH % {"verbs": verbs, "values": "\n".join(values), "words": "\n".join(words)}
+    return _ZSH % {"cases": _cases(root, "$words[place]", _zsh_value, _zsh_words)}
 
 
-def _zsh_values(node: Node) -> Iterator[str]:
-    for option in node.options:
-        if option.kind == "flag":
-            continue
-        pattern = "|".join(f'"{_called(node)} {name}"' for name in option.names)
-        offer = {"file": "_files; ", "choice": f"compadd -- {' '.join(map(_quoted, option.choices))}; "}
-        yield f"        {pattern}) {offer.get(option.kind, '')}return ;;"
+def _zsh_value(taken: Taken) -> str:
+    offer = {"file": "_files; ", "choice": f"compadd -- {' '.join(map(_quoted, taken.choices))}; "}
+    return offer.get(taken.kind, "")
 
 
 def _zsh_words(node: Node) -> Iterator[str]:

@@ -7,13 +7,14 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandboxkit.errors import PolicyError
 from sandboxkit.policy._load import VERSION
+from sandboxkit.policy._replace import replace_file
 
 if TYPE_CHECKING:
     from sandboxkit.model import PolicyAction
@@ -80,21 +81,13 @@ def save(text: str, path: str | os.PathLike[str]) -> None:
         PolicyError: The file cannot be written; what was there is untouched.
     """
     target = Path(path)
+    temporary = f".{target.name}.{secrets.token_hex(4)}.tmp"
     try:
-        _replace(text.encode("utf-8"), target)
+        folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            replace_file(folder, target.name, text.encode("utf-8"), temporary=temporary)
+        finally:
+            os.close(folder)
     except (OSError, UnicodeEncodeError) as error:
         problem = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise PolicyError(f"it cannot be written: {problem}", source=os.fspath(path)) from error
-
-
-def _replace(content: bytes, target: Path) -> None:
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
