@@ -195,23 +195,15 @@ class ArgumentSet:
                 position += 3
                 operands += 2
                 continue
-            doubt = doubts.get(position) if doubts else None
             position += 1
-            if doubt is not None:
-                if in_doubt:
-                    if not self._may_take(doubt):
-                        return False
-                    # With a list for operands behind which anything may follow, it may be one.
-                    if self.rest:
-                        return True
-                    continue
-                if not options_end and self._has_begun(doubt):
-                    continue
-                if not self._takes(doubt, max_operands, options_end=options_end):
+            if doubts and position - 1 in doubts:
+                taken = self._operands(doubts[position - 1], max_operands, options_end=options_end, in_doubt=in_doubt)
+                if taken is None:
                     return False
-                operands += 1
-                if self.takes_any_rest:
-                    return max_operands is None
+                if self.rest and (in_doubt or (taken and self.takes_any_rest)):
+                    # With a list for operands behind which anything may follow, it may be one.
+                    return in_doubt or max_operands is None
+                operands += taken
             elif options_end or argument[:1] != "-" or argument == "-":
                 operands += 1
                 if self.rest and self.rest.has(argument):
@@ -228,6 +220,16 @@ class ArgumentSet:
                     return False
                 position += taken
         return position <= end and (max_operands is None or operands <= max_operands)
+
+    def _operands(self, unknown: Unknown, max_operands: int | None, *, options_end: bool, in_doubt: bool) -> int | None:
+        """
+        How many operands *unknown* counts for; None where it is not in the set.
+        """
+        if in_doubt:
+            return 0 if self._may_take(unknown) else None
+        if not options_end and self._has_begun(unknown):
+            return 0
+        return 1 if self._takes(unknown, max_operands, options_end=options_end) else None
 
     def touches(
         self, arguments: Iterable[str], unknown: Iterable[tuple[int, Unknown]] = (), *, in_doubt: bool = False
