@@ -15,13 +15,42 @@ from sandboxkit.policy._match import CompiledRule
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sandboxkit.policy._floor import Floor
     from sandboxkit.policy._rule import PolicyRule
     from sandboxkit.policy._subject import Subject
 
 __all__ = ["Layer", "RuleSet"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Guarded:
+    """
+    Rules of which some are looked at only where a text is found that they need.
+
+    Attributes:
+        rules: The rules that are looked at in any case.
+        guard: Found in the `line` of every subject that one of `behind` matches, or None.
+        behind: The other rules.
+    """
+
+    rules: tuple[CompiledRule, ...]
+    guard: re.Pattern[str] | None
+    behind: tuple[CompiledRule, ...]
+
+    @classmethod
+    def of(cls, rules: Iterable[CompiledRule]) -> _Guarded:
+        listed = tuple(rules)
+        behind = tuple(rule for rule in listed if rule.needs is not None)
+        guard = any_of([rule.needs for rule in behind])
+        return cls(tuple(rule for rule in listed if rule.needs is None), guard, behind)
+
+    def candidates(self, subject: Subject) -> tuple[CompiledRule, ...]:
+        # What is not known of the words is not in the line.
+        if self.guard is not None and (subject.unknown or self.guard.search(subject.line)):
+            return self.rules + self.behind
+        return self.rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +62,12 @@ class _Shelf:
         by_second: Those that want a certain second word, under each such word.
         rest: All others.
         usual: Those of the others that take a second word of ASCII letters and digits.
-        all: Both.
+        all: All of them.
     """
 
     by_second: Mapping[str, tuple[CompiledRule, ...]]
-    rest: tuple[CompiledRule, ...]
-    usual: tuple[CompiledRule, ...]
+    rest: _Guarded
+    usual: _Guarded
     all: tuple[CompiledRule, ...]
 
     @classmethod
@@ -48,15 +77,17 @@ class _Shelf:
             for word in rule.seconds:
                 index[word] = (*index.get(word, ()), rule)
         rest = tuple(rule for rule in rules if not rule.seconds)
-        return cls(index, rest, tuple(rule for rule in rest if rule.takes_usual_second()), tuple(rules))
+        usual = (rule for rule in rest if rule.takes_usual_second())
+        return cls(index, _Guarded.of(rest), _Guarded.of(usual), tuple(rules))
 
-    def candidates(self, argv: tuple[str, ...], *, is_known: bool) -> tuple[CompiledRule, ...]:
+    def candidates(self, subject: Subject, *, is_known: bool) -> tuple[CompiledRule, ...]:
+        argv = subject.argv
         if not is_known:
             return self.all
         if len(argv) < 2:
-            return self.rest
+            return self.rest.candidates(subject)
         second = argv[1]
-        rest = self.usual if second.isalnum() and second.isascii() else self.rest
+        rest = (self.usual if second.isalnum() and second.isascii() else self.rest).candidates(subject)
         found = self.by_second.get(second) if self.by_second else None
         return found + rest if found else rest
 
@@ -72,8 +103,6 @@ class Layer:
         shelves: The enabled rules under each program they can match.
         general: The enabled globs and regexes that may match any program.
         general_for: Those of them that can match a text that begins with the character.
-        needed: Found in the `line` of every subject of known words that one of these matches,
-            or None where there is nothing of the kind.
         digest: Names the content (sha256, hex).
     """
 
@@ -81,8 +110,7 @@ class Layer:
     rules: tuple[PolicyRule, ...]
     shelves: Mapping[str, _Shelf]
     general: tuple[CompiledRule, ...]
-    general_for: Mapping[str, tuple[CompiledRule, ...]]
-    needed: re.Pattern[str] | None
+    general_for: Mapping[str, _Guarded]
     digest: str
 
     @classmethod
@@ -100,34 +128,27 @@ class Layer:
                 index.setdefault(program, []).append(compiled)
         shelves = {program: _Shelf.of(found) for program, found in index.items()}
         general_for = {
-            char: tuple(rule for rule in general if rule.begins is None or char in rule.begins)
-            for char in (*ascii_letters, *digits)
+            char: _Guarded.of(rule for rule in general if not char or rule.begins is None or char in rule.begins)
+            for char in ("", *ascii_letters, *digits)
         }
-        needs = [rule.needs for found in general_for.values() for rule in found]
-        needed = any_of(needs) if needs else None
         digest = digest_of([rule.to_dict() for rule in rules])
-        return cls(level, tuple(rules), shelves, tuple(general), general_for, needed, digest)
+        return cls(level, tuple(rules), shelves, tuple(general), general_for, digest)
 
     def candidates(self, subject: Subject) -> tuple[CompiledRule, ...]:
         """
         The rules that may match *subject*: where its first two words are known, those
         with a prefix begin with them.
         """
-        argv = subject.argv
         is_known = not subject.unknown or subject.knows(2)
         shelf = self.shelves.get(subject.name)
-        found = shelf.candidates(argv, is_known=is_known) if shelf else ()
-        if argv[0] != subject.name and (shelf := self.shelves.get(argv[0])):
-            found += tuple(
-                rule for rule in shelf.candidates(argv, is_known=is_known) if not any(rule is other for other in found)
-            )
+        found = shelf.candidates(subject, is_known=is_known) if shelf else ()
+        program = subject.argv[0]
+        if program != subject.name and (shelf := self.shelves.get(program)):
+            others = shelf.candidates(subject, is_known=is_known)
+            found += tuple(rule for rule in others if not any(rule is other for other in found))
         if not self.general:
             return found
-        if not subject.begins:
-            return found + self.general
-        if self.needed is not None and not subject.unknown and not self.needed.search(subject.line):
-            return found
-        return found + self.general_for[subject.begins]
+        return found + self.general_for[subject.begins if is_known else ""].candidates(subject)
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,12 +105,11 @@ class Places:
         return self.parents and _is_parent(path, context)
 
     def _has(self, path: str, argument: str) -> bool:
-        if self.outside and self.outside.fullmatch(path):
-            return False
-        if self.inside.fullmatch(path):
-            return True
-        wildcard = _WILDCARD.search(path)
-        if wildcard is None or not _WILDCARD.search(argument):
+        found = self.inside.fullmatch(path)
+        wildcard = None if found else _WILDCARD.search(path)
+        if wildcard is None:
+            return found is not None and not self._excepts(path)
+        if not _WILDCARD.search(argument) or self._excepts(path):
             return False
         begun = path[: wildcard.start()]
         if f"\n{begun}" in self.listed and any(fnmatch.fnmatchcase(known, path) for known in self.literals):
@@ -118,6 +117,9 @@ class Places:
         first = path.split("/", 2)[1] if path.startswith("~/.") else ""
         is_telling = bool(_WILDCARD.search(first) and first.strip(".*?"))
         return is_telling and any(fnmatch.fnmatchcase(name, first) for name in self.hidden)
+
+    def _excepts(self, path: str) -> bool:
+        return self.outside is not None and self.outside.fullmatch(path) is not None
 
 
 def triggers(globs: Iterable[str]) -> re.Pattern[str]:

@@ -178,6 +178,8 @@ def pieces(text: str) -> list[Piece] | None:
                 operator = token["redirect"].lstrip("0123456789")
                 piece.redirects.append(Redirect(operator, _unquoted(token["target"])))
             piece.end = at
+    if sum(len(each.assignments) for each in found) > _MAX_PIECES:
+        return None
     if any(name == "HOME" or "$" in value or "`" in value for each in found for name, value in each.assignments):
         return None  # a tilde is another directory then, and whoever expands the value once more runs it
     if "-v" in text and any(each.argv[:2] == ["printf", "-v"] for each in found):
