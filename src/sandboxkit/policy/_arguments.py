@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cache
 from typing import TYPE_CHECKING
 
 from sandboxkit.model import Doubt
@@ -361,7 +362,7 @@ class ArgumentSet:
         may_be_option = unknown.doubt is Doubt.WORDS or unknown.known[:1] in ("", "-")
         if may_be_option and self.names_options:
             return True
-        return self._touched(argument) or any(_is_alike(argument, glob, unknown) for glob in self.globs)
+        return self._touched(argument) or _is_alike(argument, self.globs, unknown)
 
 
 def _is_glob(pattern: str) -> bool:
@@ -389,23 +390,34 @@ def _hides_name(argument: str) -> bool:
     return not name or _HOLES.search(name) is not None
 
 
-def _is_alike(argument: str, glob: str, unknown: Unknown) -> bool:
+def _is_alike(argument: str, globs: Iterable[str], unknown: Unknown) -> bool:
     """
-    Whether what is known of *argument* points at names that *glob* takes: the beginning
-    of its last component, or the end of it. A file-name pattern that begins with a
-    wildcard takes no name that begins with a dot.
+    Whether what is known of *argument* points at names that one of *globs* takes: the
+    beginning of its last component, or the end of it. A file-name pattern that begins
+    with a wildcard takes no name that begins with a dot.
     """
-    if not _may_begin_alike(_HOLES.split(argument, maxsplit=1)[0], _WILDCARDS.split(glob, maxsplit=1)[0]):
-        return False
+    before = _HOLES.split(argument, maxsplit=1)[0]
     begun, *rest = _HOLES.split(argument.rpartition("/")[2])
     end = rest[-1] if rest else ""
-    name = glob.rpartition("/")[2]
-    literal = _WILDCARDS.split(name)
-    if begun:
-        return bool(literal[0]) and _may_begin_alike(begun, literal[0]) and _may_end_alike(end, literal)
-    if not end or len(literal) > 1 or (unknown.doubt is Doubt.PATTERN and name.startswith(".")):
-        return False
-    return name.endswith(end)
+    for glob in globs:
+        first, literal = _literal_pieces(glob)
+        if not _may_begin_alike(before, first):
+            continue
+        if begun:
+            if literal[0] and _may_begin_alike(begun, literal[0]) and _may_end_alike(end, literal):
+                return True
+        elif end and len(literal) == 1 and not (unknown.doubt is Doubt.PATTERN and literal[0].startswith(".")):
+            if literal[0].endswith(end):
+                return True
+    return False
+
+
+@cache
+def _literal_pieces(glob: str) -> tuple[str, tuple[str, ...]]:
+    """
+    What stands before the first wildcard of *glob*, and the pieces of its last component.
+    """
+    return _WILDCARDS.split(glob, maxsplit=1)[0], tuple(_WILDCARDS.split(glob.rpartition("/")[2]))
 
 
 def _may_begin_alike(one: str, other: str) -> bool:
