@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum, auto
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sandboxkit.model import Doubt
@@ -404,15 +404,16 @@ def _is_alike(argument: str, globs: Iterable[str], unknown: Unknown) -> bool:
         if not _may_begin_alike(before, first):
             continue
         if begun:
-            if literal[0] and _may_begin_alike(begun, literal[0]) and _may_end_alike(end, literal):
-                return True
-        elif end and len(literal) == 1 and not (unknown.doubt is Doubt.PATTERN and literal[0].startswith(".")):
-            if literal[0].endswith(end):
-                return True
+            found = literal[0] and _may_begin_alike(begun, literal[0]) and _may_end_alike(end, literal)
+        else:
+            is_skipped = unknown.doubt is Doubt.PATTERN and literal[0].startswith(".")
+            found = end and len(literal) == 1 and literal[0].endswith(end) and not is_skipped
+        if found:
+            return True
     return False
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _literal_pieces(glob: str) -> tuple[str, tuple[str, ...]]:
     """
     What stands before the first wildcard of *glob*, and the pieces of its last component.
