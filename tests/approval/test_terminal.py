@@ -4,101 +4,31 @@ A person at a real terminal, and what else happens there.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
 import pty
 import select
 import subprocess
 import sys
-import termios
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.approval.person import Person, own_terminal, seated
 
 from sandboxkit.approval import TerminalApprover
 from sandboxkit.model import Approver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import contextlib
 
 CHILD = str(Path(__file__).parent / "terminal_child.py")
-PROMPT = b"/N] "
 
 
-class Person:
-    """
-    Sits at the terminal that a process of its own asks at.
-    """
-
-    def __init__(self, master: int, child: subprocess.Popen[bytes]) -> None:
-        self.master = master
-        self.child = child
-        self.seen = b""
-
-    def read(self, until: bytes = PROMPT, *, seconds: float = 20.0) -> bytes:
-        """
-        What appears on the screen, up to and with *until*.
-        """
-        deadline = time.monotonic() + seconds
-        while until not in self.seen:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self.master], [], [], left)[0]:
-                raise AssertionError(f"{until!r} did not appear in {self.seen!r}")
-            self.seen += os.read(self.master, 65536)
-        found, _, self.seen = self.seen.partition(until)
-        return found + until
-
-    def type(self, keys: bytes) -> None:
-        os.write(self.master, keys)
-
-    def reports(self) -> list[dict[str, Any]]:
-        """
-        What the process says, once it has ended by itself.
-        """
-        assert self.child.stdout
-        assert self.child.stderr
-        out = self.child.stdout.read()
-        assert self.child.wait(20) == 0, self.child.stderr.read().decode()
-        return [json.loads(line) for line in out.splitlines()]
-
-    def answer(self, keys: bytes) -> dict[str, Any]:
-        self.read()
-        self.type(keys)
-        reply, end = self.reports()
-        assert end["restored"]
-        return reply
-
-
-def _own_terminal(slave: int) -> None:
-    fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
-
-
-@contextlib.contextmanager
-def sat_down(backend: str, *, before: bytes = b"", **options: Any) -> Iterator[Person]:
-    master, slave = pty.openpty()
+def sat_down(backend: str, *, before: bytes = b"", **options: Any) -> contextlib.AbstractContextManager[Person]:
     words = [sys.executable, "-W", "error", CHILD, json.dumps({"backend": backend, **options})]
-    child = subprocess.Popen(
-        words,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        preexec_fn=lambda: _own_terminal(slave),
-        pass_fds=(slave,),
-    )
-    os.write(master, before)
-    try:
-        with child:
-            yield Person(master, child)
-            child.kill()
-    finally:
-        os.close(slave)
-        with contextlib.suppress(OSError):
-            os.close(master)
+    return seated(words, before=before)
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -263,7 +193,7 @@ def test_a_job_in_the_background_does_not_ask() -> None:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             start_new_session=True,
-            preexec_fn=lambda: _own_terminal(slave),
+            preexec_fn=lambda: own_terminal(slave),
             pass_fds=(slave,),
             timeout=20,
             check=True,

@@ -4,13 +4,16 @@ What the tests of logs share.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 from sandboxkit.audit import JsonlAudit
 from sandboxkit.model import AuditEvent
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -34,3 +37,16 @@ def records(path: Path) -> list[dict[str, Any]]:
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, options: str) -> Iterator[Path]:
+    """
+    *folder* as a file system of its own in memory, with the *options* of tmpfs(5).
+    """
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)

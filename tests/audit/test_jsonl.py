@@ -15,22 +15,15 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.audit.logs import event, records, small_disk
 
 from sandboxkit.audit import JsonlAudit, examine, verify
 from sandboxkit.errors import AuditError
-from sandboxkit.model import AuditEvent, AuditSink
+from sandboxkit.model import AuditSink
 from sandboxkit.secrets import SecretRegistry
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def event(number: int = 0, **fields: object) -> AuditEvent:
-    return AuditEvent("decided", f"run-{number}", 1700000000.5, {"command": "ls", **fields})
-
-
-def records(path: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def test_a_record_is_one_line_with_every_key(tmp_path: Path) -> None:
@@ -152,10 +145,7 @@ def test_a_full_disk_is_an_error_and_leaves_no_half_line(tmp_path: Path, room: i
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a tiny file system takes root")
 def test_a_really_full_file_system(tmp_path: Path) -> None:
-    full = tmp_path / "full"
-    full.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", full], check=True)
-    try:
+    with small_disk(tmp_path / "full", "size=8k") as full:
         sink = JsonlAudit(full / "a")
         count = 0
         full_disk = r"full/a: (No space left on device|only \d+ of \d+ bytes fitted)"
@@ -163,8 +153,6 @@ def test_a_really_full_file_system(tmp_path: Path) -> None:
             for count in range(1000):
                 sink.write(event(count, text="x" * 700))
         assert verify(full / "a") == count
-    finally:
-        subprocess.run(["umount", full], check=True)
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.audit.logs import event, names, records, written
+from tests.audit.logs import event, names, records, small_disk, written
 
 from sandboxkit.audit import AuditKey, JsonlAudit, Rotation, examine, verify
 from sandboxkit.errors import AuditError
@@ -156,10 +155,7 @@ def test_without_room_for_a_new_name_it_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a tiny file system takes root")
 def test_a_disk_that_is_full_in_a_rotation_loses_nothing(tmp_path: Path) -> None:
-    full = tmp_path / "full"
-    full.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k,nr_inodes=6", "tmpfs", full], check=True)
-    try:
+    with small_disk(tmp_path / "full", "size=32k,nr_inodes=6") as full:
         sink = JsonlAudit(full / "a", rotation=Rotation(max_records=3))
         count = 0
         with pytest.raises(AuditError, match=r"(No space left on device|bytes fitted); free the disk"):  # noqa: PT012 - when the disk is full is what is looked for
@@ -172,8 +168,6 @@ def test_a_disk_that_is_full_in_a_rotation_loses_nothing(tmp_path: Path) -> None
         JsonlAudit(full / "a").write(event(count))
         found = examine(full / "a")
         assert (found.is_whole, found.first, found.records) == (True, 4, count - 1)
-    finally:
-        subprocess.run(["umount", full], check=True)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may do it all the same")

@@ -4,52 +4,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import pty
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.approval.test_terminal import Person, _own_terminal
+from tests.approval.person import seated
 from tests.cli.conftest import PROGRAM, Cli, record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.requires("bubblewrap")
 ASKS = "git push --force"
 
 
-@contextlib.contextmanager
-def at_terminal(cwd: Path, *arguments: str) -> Iterator[Person]:
-    master, slave = pty.openpty()
-    child = subprocess.Popen(
-        [*PROGRAM, *arguments],
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        preexec_fn=lambda: _own_terminal(slave),
-        pass_fds=(slave,),
-    )
-    try:
-        with child:
-            yield Person(master, child)
-            child.kill()
-    finally:
-        os.close(slave)
-        os.close(master)
-
-
 def asked(cwd: Path, answer: bytes, *arguments: str) -> tuple[int, dict[str, Any], bytes]:
     """
     The exit code, the JSON and the screen of a run that is answered once.
     """
-    with at_terminal(cwd, "run", "--ask", "--json", *arguments) as person:
+    with seated([*PROGRAM, "run", "--ask", "--json", *arguments], cwd=cwd) as person:
         screen = person.read()
         person.type(answer)
         out, err = person.child.communicate(timeout=40)
