@@ -53,7 +53,7 @@ EPILOG = """\
 exit codes:
   of `run`, when the command ran to its end: its own code, or 128+N where signal N ended it
   118  the command's own code is one of 118 to 125; stderr and --json say which
-  119  wrong use: an argument, the spec, a rule file, or a command that is empty or too long
+  119  wrong use: an argument, the spec, a rule file, a log, or a command that is empty or too long
   120  the policy denies the command; nothing was started
   121  the command needs approval, and nobody gave it (--ask asks); nothing was started
   122  no backend keeps the spec here, or the sandbox did not start; the command did not run
