@@ -39,11 +39,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Judgement", "Judgements", "decide"]
 
+# Looked up on its class, a member takes ten times as long.
+_ALLOW, _SANDBOX, _ASK, _DENY = PolicyAction
+_REMOTE, _SUSPECT, _FOREIGN = Setting.REMOTE, Setting.SUSPECT, Setting.FOREIGN
+_FLOOR = Level.FLOOR
 _NOWHERE = EvaluationContext()
 _SOME_FILE = Unknown(Doubt.VALUE)
 _UNSEEN = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]")
 _COMPARES = frozenset(("test", "[", "[[", ":"))
-_DECIDING = Setting.SUSPECT | Setting.FOREIGN | Setting.REMOTE
+_DECIDING = _SUSPECT | _FOREIGN | _REMOTE
 _MAX_JUDGEMENTS = 2048
 _NOT_FILES = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/full", "/dev/tty"))
 
@@ -145,7 +149,7 @@ def decide(
     """
     if command.unread:
         reason = f"denied: {command.opaque}, so it was not read; put it into a file and run that"
-        return PolicyEvaluation(PolicyAction.DENY, reason, command, rules_digest=rules.digest)
+        return PolicyEvaluation(_DENY, reason, command, rules_digest=rules.digest)
     context = context or _NOWHERE
     if rules.counts:
         context, judgements = with_parts(context, command), None
@@ -177,12 +181,12 @@ class _Decision:
     def evaluation(self) -> PolicyEvaluation:
         command = self._command
         parts = tuple([self._part(index, part) for index, part in enumerate(command.parts)])
-        action, reason = PolicyAction.ALLOW, ""
+        action, reason = _ALLOW, ""
         for part in parts:
             if part.action > action or not reason:
                 action, reason = part.action, part.reason
-        if command.opaque is not None and action < PolicyAction.DENY:
-            action = PolicyAction.ASK
+        if command.opaque is not None and action < _DENY:
+            action = _ASK
             reason = f"needs approval: {command.opaque}"
         bounding = self._bounding
         return PolicyEvaluation(
@@ -191,7 +195,7 @@ class _Decision:
             command,
             parts,
             parts[0].matches if len(parts) == 1 else tuple([match for part in parts for match in part.matches]),
-            self._is_direct and action is PolicyAction.ALLOW and command.argv is not None and len(parts) == 1,
+            self._is_direct and action is _ALLOW and command.argv is not None and len(parts) == 1,
             _max_timeout(bounding) if bounding else None,
             _spec(bounding) if bounding else None,
             self._rules.digest,
@@ -233,23 +237,23 @@ class _Decision:
 
     def _judge(self, part: SimpleCommand, flows: Sequence[FloorRow]) -> Judgement:
         context, moved, setting = self._context, False, part.setting
-        if part.cwd is not None or (setting != 0 and part.stands(Setting.REMOTE)):
+        if part.cwd is not None or (setting != 0 and part.stands(_REMOTE)):
             context, moved = self._place(part)
         verdicts = [self._verdict(part, act, subject) for act, subject in _acts(part, context)]
         rows = self._floor(part, verdicts, context, moved=moved)
         rows = [*rows, *flows] if flows else rows
         if rows:
-            action = PolicyAction.DENY
+            action = _DENY
             return Judgement(action, _sentence_of(rows[0]), tuple(verdicts), tuple(rows), ())
         action, why = _adjusted(part, verdicts)
-        if moved and action is PolicyAction.ALLOW and part.program == "git" and _is_outside(context):
-            action = PolicyAction.ASK
+        if moved and action is _ALLOW and part.program == "git" and _is_outside(context):
+            action = _ASK
             why = "it reads a repository outside of the workspace, whose settings can run programs"
-        if setting != 0 and part.stands(Setting.SUSPECT):
+        if setting != 0 and part.stands(_SUSPECT):
             # It may be no command at all, so only a denial counts.
-            verdicts = [verdict for verdict in verdicts if verdict.action is PolicyAction.DENY]
-            action = PolicyAction.DENY if verdicts else PolicyAction.ALLOW
-        is_short = action is PolicyAction.SANDBOX and part.argv and verdicts and verdicts[0].nearly
+            verdicts = [verdict for verdict in verdicts if verdict.action is _DENY]
+            action = _DENY if verdicts else _ALLOW
+        is_short = action is _SANDBOX and part.argv and verdicts and verdicts[0].nearly
         notes = verdicts[0].notes() if is_short else ()
         return Judgement(action, _sentence(action, why, verdicts), tuple(verdicts), (), notes)
 
@@ -258,7 +262,7 @@ class _Decision:
         Where the part starts, and whether that is another directory than the text's.
         """
         context = self._context
-        if part.stands(Setting.REMOTE):
+        if part.stands(_REMOTE):
             context = replace(context, cwd=None, workspace_roots=())
         if part.cwd is None:
             return context, False
@@ -269,11 +273,11 @@ class _Decision:
         rules, functions = self._rules, self._command.functions
         nearly: list[CompiledRule] = []
         # What the built-in table says about a name is not about one that nobody knows.
-        is_hidden = act is _Act.UNKNOWN_COMMAND and UNKNOWN in part.argv[0]
+        is_hidden = act is _UNKNOWN_COMMAND and UNKNOWN in part.argv[0]
         hits = deciding = () if is_hidden else _hits(rules.builtin, subject, nearly)
         is_known, is_direct = bool(hits), False
         for rule, said, _ in hits:
-            is_direct |= rule.direct and said is PolicyAction.ALLOW
+            is_direct |= rule.direct and said is _ALLOW
         project: Sequence[_Hit] = ()
         if rules.is_extended:
             user, organisation = _hits(rules.user, subject), _hits(rules.organisation, subject)
@@ -283,7 +287,7 @@ class _Decision:
         deciding = _deciding(deciding) if len(deciding) > 1 else deciding
         action, otherwise = (deciding[0][1], "") if deciding else _otherwise(act, rules.default)
         if functions and is_known and subject.argv is part.argv and part.argv[0] in functions:
-            action, otherwise = max(action, PolicyAction.ASK), "a function takes the place of the program"
+            action, otherwise = max(action, _ASK), "a function takes the place of the program"
             deciding = ()
         for _, said, _ in project:
             action = max(action, said)
@@ -319,21 +323,24 @@ class _Act(Enum):
     UNKNOWN_FILE = auto()
 
 
+_COMMAND, _UNKNOWN_COMMAND, _VARIABLE, _SHELL_VARIABLE, _FILE, _UNKNOWN_FILE = _Act
+
+
 def _acts(part: SimpleCommand, context: EvaluationContext) -> list[tuple[_Act, Subject]]:
     """
     What *part* does, each as the words that rules know.
     """
     acts: list[tuple[_Act, Subject]] = []
     if part.argv:
-        act = _Act.UNKNOWN_COMMAND if part.unknown and part.is_dynamic else _Act.COMMAND
+        act = _UNKNOWN_COMMAND if part.unknown and part.is_dynamic else _COMMAND
         acts.append((act, Subject(part.argv, context, part.unknown, part.own)))
     for assignment in part.assignments:
-        act = _Act.VARIABLE if assignment.is_exported else _Act.SHELL_VARIABLE
+        act = _VARIABLE if assignment.is_exported else _SHELL_VARIABLE
         acts.append((act, Subject(("env", f"{assignment.name}={assignment.value}"), context)))
     for redirect in part.redirects:
         if not redirect.is_text and redirect.target not in _NOT_FILES:
             unknown = () if redirect.is_known else ((1, _SOME_FILE),)
-            act = _Act.UNKNOWN_FILE if unknown and redirect.writes else _Act.FILE
+            act = _UNKNOWN_FILE if unknown and redirect.writes else _FILE
             acts.append((act, Subject(("tee" if redirect.writes else "cat", redirect.target), context, unknown)))
     return acts
 
@@ -342,13 +349,13 @@ def _otherwise(act: _Act, default: PolicyAction) -> tuple[PolicyAction, str]:
     """
     The action, and why, where no rule matches.
     """
-    if act is _Act.SHELL_VARIABLE:
+    if act is _SHELL_VARIABLE:
         # No program sees it; a rule that knows its name has been asked.
-        return PolicyAction.ALLOW, "it only sets a variable of the shell"
-    if act is _Act.UNKNOWN_COMMAND:
-        return max(default, PolicyAction.ASK), "only the shell will know which program it starts"
-    if act is _Act.UNKNOWN_FILE:
-        return max(default, PolicyAction.ASK), "only the shell will know which file it writes to"
+        return _ALLOW, "it only sets a variable of the shell"
+    if act is _UNKNOWN_COMMAND:
+        return max(default, _ASK), "only the shell will know which program it starts"
+    if act is _UNKNOWN_FILE:
+        return max(default, _ASK), "only the shell will know which file it writes to"
     return default, "no rule matches it"
 
 
@@ -356,19 +363,19 @@ def _adjusted(part: SimpleCommand, verdicts: Sequence[_Verdict]) -> tuple[Policy
     """
     The strictest of *verdicts*, as the part's surroundings make it stricter, and why.
     """
-    action = PolicyAction.ALLOW
+    action = _ALLOW
     for verdict in verdicts:
         if verdict.action > action:
             action = verdict.action
-    if part.unknown and action < PolicyAction.ASK:
+    if part.unknown and action < _ASK:
         if part.is_dynamic:
-            return PolicyAction.ASK, "only the shell will know which program it starts"
+            return _ASK, "only the shell will know which program it starts"
         if part.program not in _COMPARES and any(doubt.is_secret for _, doubt in part.unknown):
-            return PolicyAction.ASK, "it is handed a variable that holds a secret"
-    if part.span is None and action < PolicyAction.ASK and any(_UNSEEN.search(word) for word in part.argv):
-        return PolicyAction.ASK, "it has an invisible character"
-    if action < PolicyAction.SANDBOX and part.setting != 0 and part.stands(Setting.FOREIGN):
-        return PolicyAction.SANDBOX, "another shell than bash reads it, perhaps differently"
+            return _ASK, "it is handed a variable that holds a secret"
+    if part.span is None and action < _ASK and any(_UNSEEN.search(word) for word in part.argv):
+        return _ASK, "it has an invisible character"
+    if action < _SANDBOX and part.setting != 0 and part.stands(_FOREIGN):
+        return _SANDBOX, "another shell than bash reads it, perhaps differently"
     return action, ""
 
 
@@ -388,7 +395,7 @@ def _hits(layer: Layer, subject: Subject, nearly: list[CompiledRule] | None = No
         action = rule.action_on(subject, begins)
         if action is not None:
             hits.append((rule, action, rule.reason if action is rule.action else _other_reason(rule)))
-        elif nearly is not None and rule.constraints is not None and rule.action is PolicyAction.ALLOW:
+        elif nearly is not None and rule.constraints is not None and rule.action is _ALLOW:
             nearly.append(rule)
     return hits
 
@@ -416,8 +423,8 @@ def _floor_matches(rows: Iterable[FloorRow], index: int, part: SimpleCommand) ->
     return [
         RuleMatch(
             rule_id=row.id,
-            level=Level.FLOOR,
-            action=PolicyAction.DENY,
+            level=_FLOOR,
+            action=_DENY,
             reason=row.reason,
             decided=True,
             part=index,
@@ -438,10 +445,10 @@ def _other_reason(rule: CompiledRule) -> str:
 
 
 _VERBS = {
-    PolicyAction.ALLOW: "allowed",
-    PolicyAction.SANDBOX: "runs in a sandbox",
-    PolicyAction.ASK: "needs approval",
-    PolicyAction.DENY: "denied",
+    _ALLOW: "allowed",
+    _SANDBOX: "runs in a sandbox",
+    _ASK: "needs approval",
+    _DENY: "denied",
 }
 
 

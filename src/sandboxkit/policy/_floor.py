@@ -17,7 +17,8 @@ from sandboxkit.policy._arguments import ArgumentSet, is_option
 from sandboxkit.policy._digest import digest_of
 from sandboxkit.policy._glob import any_glob, any_of
 from sandboxkit.policy._paths import path_candidates
-from sandboxkit.policy._places import PlaceRow, Places, triggers
+from sandboxkit.policy._places import PlaceRow, Places
+from sandboxkit.policy._triggers import trigger_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -178,7 +179,7 @@ class FloorRule:
         """
         *row* compiled.
         """
-        trigger = triggers(row.arguments) if row.arguments else None
+        trigger = trigger_of(row.arguments) if row.arguments else None
         if trigger is None and (row.operands or row.destination):
             trigger = places[row.operands or row.destination].trigger
         return cls(

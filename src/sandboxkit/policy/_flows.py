@@ -19,10 +19,18 @@ if TYPE_CHECKING:
 
 __all__ = ["flow_findings"]
 
+# Looked up on its class, a member takes ten times as long.
+_BACKGROUND, _ENDLESS, _PIPELINE, _FUNCTION, _TEXT = (
+    Setting.BACKGROUND,
+    Setting.ENDLESS,
+    Setting.PIPELINE,
+    Setting.FUNCTION,
+    Setting.TEXT,
+)
 _MAX_PIPE = 12
 _NOWHERE = EvaluationContext()
-_DOUBLES = Setting.BACKGROUND | Setting.PIPELINE | Setting.ENDLESS
-_SHAPES = Setting.BACKGROUND | Setting.ENDLESS | Setting.FUNCTION
+_DOUBLES = _BACKGROUND | _PIPELINE | _ENDLESS
+_SHAPES = _BACKGROUND | _ENDLESS | _FUNCTION
 _STDIN = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 _LONG_CODE = ("--eval", "--command", "--execute", "--print")
 _VERSION = re.compile(r"[-.0-9]+$")
@@ -140,14 +148,14 @@ class _Flows:
 
     def _is_shaped(self, structure: str, index: int, part: SimpleCommand) -> bool:
         if structure == "endless":
-            return part.stands(Setting.ENDLESS) and part.stands(Setting.BACKGROUND)
-        is_doubled = part.stands(Setting.PIPELINE) or part.stands(Setting.BACKGROUND)
+            return part.stands(_ENDLESS) and part.stands(_BACKGROUND)
+        is_doubled = part.stands(_PIPELINE) or part.stands(_BACKGROUND)
         if part.function is not None and part.program in self._functions:
             return is_doubled and self._calls(part.program, part.function)
         # $0 in the background of the text a shell was handed is that text once more.
         return (
-            part.stands(Setting.BACKGROUND)
-            and part.stands(Setting.TEXT)
+            part.stands(_BACKGROUND)
+            and part.stands(_TEXT)
             and part.is_dynamic
             and self._names[index] in self._floor.programs.shells
         )
@@ -256,7 +264,7 @@ class _Flows:
                 yield from self._family(child)
                 yield from self._substituted(child)
             outer = self._parts[index].outer
-            if outer is None or self._parts[index].stands(Setting.TEXT):
+            if outer is None or self._parts[index].stands(_TEXT):
                 return
             index = outer
 

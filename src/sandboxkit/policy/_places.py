@@ -14,13 +14,12 @@ from pydantic import BaseModel, ConfigDict
 
 from sandboxkit.model import is_inside
 from sandboxkit.policy._paths import homely, located, normal
+from sandboxkit.policy._triggers import trigger_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from sandboxkit.model import EvaluationContext
 
-__all__ = ["PlaceRow", "Places", "triggers"]
+__all__ = ["PlaceRow", "Places"]
 
 
 class PlaceRow(BaseModel):
@@ -75,7 +74,7 @@ class Places:
             hidden=tuple(found[1] for path in row.paths if (found := _HIDDEN.fullmatch(path))),
             parents=row.parents,
             whole_directory=row.whole_directory,
-            trigger=None if row.parents or row.whole_directory else triggers(row.paths),
+            trigger=None if row.parents or row.whole_directory else trigger_of(row.paths),
         )
 
     def holds(self, argument: str, context: EvaluationContext, *, moved: bool = False) -> bool:
@@ -120,21 +119,6 @@ class Places:
 
     def _excepts(self, path: str) -> bool:
         return self.outside is not None and self.outside.fullmatch(path) is not None
-
-
-def triggers(globs: Iterable[str]) -> re.Pattern[str]:
-    """
-    A pattern that is found in every text that one of *globs* takes, and in few others.
-    """
-    literals = {max(re.split(r"[*?]+", _telling(glob)), key=len) for glob in globs}
-    return re.compile("|".join(re.escape(literal) for literal in sorted(literals)))
-
-
-def _telling(glob: str) -> str:
-    """
-    The last component with a literal piece of *glob*.
-    """
-    return next((piece for piece in reversed(glob.split("/")) if piece.strip("*?")), glob)
 
 
 def _without_star(argument: str) -> tuple[str, bool]:

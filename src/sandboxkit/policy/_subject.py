@@ -32,6 +32,9 @@ class Place(Enum):
     """Any other path, and a name only a careless file system would find."""
 
 
+_TRUSTED, _ELSEWHERE = Place
+
+
 class Subject:
     """
     A simple command with its program told apart.
@@ -61,7 +64,7 @@ class Subject:
         word = argv[0]
         base, self.name = program_name(word)
         is_trusted = self.name == base and ("/" not in word or _is_trusted_path(word, context))
-        self.place = Place.TRUSTED if is_trusted else Place.ELSEWHERE
+        self.place = _TRUSTED if is_trusted else _ELSEWHERE
         is_bare = word == self.name
         self.begins = word[0] if is_bare and word.isalnum() and word.isascii() else ""
         self.line = " ".join(argv) if is_bare else " ".join((self.name, *argv))

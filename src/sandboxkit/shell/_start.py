@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["Starter"]
 
 
+# Looked up on its class, a member takes ten times as long.
+_WRAPPED, _SUSPECT, _TEXT, _REMOTE = Setting.WRAPPED, Setting.SUSPECT, Setting.TEXT, Setting.REMOTE
+
+
 class Starter:
     """
     Adds the commands that a command starts to what was found.
@@ -100,7 +104,7 @@ class Starter:
         if inner.own is not None:
             self.found.parts[index] = _owning(part, inner.own)
         for each in inner.commands:
-            setting = part.setting | each.setting | Setting.WRAPPED
+            setting = part.setting | each.setting | _WRAPPED
             place = Place(setting, part.inside, index, part.reads_from, part.function, stdin, depth + 1)
             self._inner(part, each, place, span_of(each.start) if span_of and each.start else part.span)
 
@@ -116,7 +120,7 @@ class Starter:
         Raises:
             TooMuchError: It holds more than is read.
         """
-        place = place.with_setting(Setting.SUSPECT)
+        place = place.with_setting(_SUSPECT)
         last: tuple[int, ...] = ()
         for argv, where, is_piped in suspects(text):
             index = self.found.reserve()
@@ -137,17 +141,17 @@ class Starter:
         found = self.found
         inner = carried(part, stdin)
         if found.files and (written := written_script(part, found.files)) is not None:
-            guess = Inner(text=written, setting=Setting.SUSPECT)
+            guess = Inner(text=written, setting=_SUSPECT)
             inner = Carried([*inner.commands, guess], inner.own) if inner else Carried([guess])
         if part.program in found.functions and len(part.argv) > 2:
             # It may run its arguments.
             unknown = tuple((at - 1, doubt) for at, doubt in part.unknown if at)
-            inner = Carried([Inner(part.argv[1:], unknown, 1, setting=Setting.SUSPECT)])
+            inner = Carried([Inner(part.argv[1:], unknown, 1, setting=_SUSPECT)])
         return inner
 
     def _inner(self, part: SimpleCommand, inner: Inner, place: Place, span: Span | None) -> None:
         if inner.text is not None:
-            self._text(part, inner, place.with_setting(Setting.TEXT), span)
+            self._text(part, inner, place.with_setting(_TEXT), span)
             return
         index = self.found.reserve()
         started = SimpleCommand(
@@ -178,7 +182,7 @@ class Starter:
         try:
             self._read(self, text, place, span, _cwd(part, inner))
         except UnsureError:
-            if not int.__and__(place.setting, Setting.SUSPECT):
+            if not int.__and__(place.setting, _SUSPECT):
                 raise
             self.suspect(text, place, span)
 
@@ -207,4 +211,4 @@ def _cwd(part: SimpleCommand, inner: Inner) -> str | None:
     """
     The directory that what *part* carries begins in.
     """
-    return inner.cwd or (None if int.__and__(inner.setting, Setting.REMOTE) else part.cwd)
+    return inner.cwd or (None if int.__and__(inner.setting, _REMOTE) else part.cwd)

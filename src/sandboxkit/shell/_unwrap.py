@@ -39,7 +39,7 @@ _NEEDS_SHELL = re.compile(r"[\s;&|<>()`$]")
 _STDIN_READERS = frozenset(("at", "batch"))
 _GIT_SETTING = re.compile(r"[a-z]+\.[\w.-]+")
 _BLANK = re.compile(r"\s")
-_GIT_CARRIES = re.compile(r"=|ext::|[a-z]\.[a-z]| -x|--exec|-filter|foreach")
+_GIT_CARRIES = re.compile(r"=|ext::| !| -x|--exec|-filter|foreach")
 _GIT_FLAGS = frozenset(
     """
     --no-pager -P --no-optional-locks --literal-pathspecs --glob-pathspecs --noglob-pathspecs --icase-pathspecs --no-replace-objects

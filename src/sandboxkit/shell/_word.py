@@ -26,6 +26,8 @@ PLAIN = re.compile(r"[A-Za-z0-9_./,@%+=:^-]+")
 """
 A word, or the inside of one, that means itself.
 """
+# Looked up on its class, a member takes ten times as long.
+_VALUE, _WORDS, _PATTERN = Doubt.VALUE, Doubt.WORDS, Doubt.PATTERN
 _ANSI_C = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
 _LEAF = re.compile(r"(?:[^\s\\$`'\"()<>;&|]|\\.)+", re.DOTALL)
 _RANGE = re.compile(r"\{[-+\w.]*\}")
@@ -36,7 +38,7 @@ _UNMASK = {0xE000 + ord(char): char for char in _SPECIAL} | {ord(SPLIT): " "}
 _DESCRIPTOR = re.compile(r"\{[A-Za-z_]\w*\}|\d+")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _IN_QUOTES = re.compile(r'\\(["$`\\])')
-_PATTERN = re.compile(r"[*?]|\[[^/]*\]")
+_NAME_PATTERN = re.compile(r"[*?]|\[[^/]*\]")
 _HOME = re.compile(r"~(?=/|$)")
 _TILDE = re.compile(r"~[-+]?(?=/|$)")
 _TILDES = {"~": "HOME", "~+": "PWD", "~-": "OLDPWD"}
@@ -131,7 +133,7 @@ class Words:
         """
         Whether the first word may be none.
         """
-        return 0 in self.unknown and self.unknown[0].doubt is Doubt.WORDS
+        return 0 in self.unknown and self.unknown[0].doubt is _WORDS
 
     def drop_first(self) -> None:
         """
@@ -169,7 +171,7 @@ class _Word:
         Doubts a name that begins with `$HOME` or `$PWD` and goes on without a slash.
         """
         if self.is_directory and self.text[1:2] not in ("", "/"):
-            self.doubts(Doubt.VALUE)
+            self.doubts(_VALUE)
             self.known = 0
 
 
@@ -273,7 +275,7 @@ class WordReader:
         value = self._variables.get(name) or UNKNOWN
         rest = word.text[found.end() :]
         if value != ".":
-            word.doubts(Doubt.VALUE)
+            word.doubts(_VALUE)
             word.known = 0
         word.text = (value if value == "." else masked(value)) + rest
 
@@ -302,11 +304,11 @@ class WordReader:
         elif kind == "process_substitution":
             word.printed = self._substitute(node, part)
             word.text += PIPES
-            word.doubts(Doubt.VALUE)
+            word.doubts(_VALUE)
             word.text += UNKNOWN
         elif kind == "arithmetic_expansion":
             self.arithmetic(node, part)
-            word.doubts(Doubt.VALUE)
+            word.doubts(_VALUE)
             word.text += UNKNOWN
         elif kind == "brace_expression":
             if not _RANGE.fullmatch(text := self.slice(node)):
@@ -335,7 +337,7 @@ class WordReader:
         text = self.slice(node)
         if _CODE.search(text):
             self._evaluate(text, part, node.start_byte)
-        word.doubts(Doubt.PATTERN)
+        word.doubts(_PATTERN)
         word.text += masked(text)
 
     def _string(self, word: _Word, node: Node, part: int) -> None:
@@ -423,7 +425,7 @@ class WordReader:
         is_list = name in _LISTS
         if not self._variables.get(name) and _SECRET.search(name):
             word.is_secret = True
-        word.doubts(Doubt.WORDS if is_list or (not quoted and name not in _NUMERIC) else Doubt.VALUE)
+        word.doubts(_WORDS if is_list or (not quoted and name not in _NUMERIC) else _VALUE)
         self._guess(word, self._variables.get(name), quoted=quoted and not is_list)
 
     def _guess(self, word: _Word, value: str, *, quoted: bool) -> None:
@@ -457,12 +459,12 @@ class WordReader:
             raise UnsureError("it has an expansion that runs what is in a variable ('${…@P}')")
         if not inner and not sign:
             if is_list:
-                word.doubts(Doubt.WORDS)
+                word.doubts(_WORDS)
                 self._guess(word, self._variables.get(name), quoted=False)
             else:
                 self._parameter(word, name, quoted=quoted)
             return
-        word.doubts(Doubt.WORDS if is_list or not quoted else Doubt.VALUE)
+        word.doubts(_WORDS if is_list or not quoted else _VALUE)
         if sign != "#" and operator not in (":+", "+") and _SECRET.search(name):
             word.is_secret = True
         self._modified(word, name, inner, part, quoted=quoted)
@@ -541,7 +543,7 @@ class WordReader:
         word.text += masked(self._variables.get(name[1]) if name else _ESCAPED.sub(r"\1", text).replace('"', ""))
 
     def _command(self, word: _Word, node: Node, part: int, *, quoted: bool) -> None:
-        word.doubts(Doubt.VALUE if quoted else Doubt.WORDS, is_output=True)
+        word.doubts(_VALUE if quoted else _WORDS, is_output=True)
         word.printed = output = self._substitute(node, part)
         self._guess(word, UNKNOWN if output is None else output.rstrip("\n"), quoted=quoted)
 
@@ -650,15 +652,15 @@ def _descendants(nodes: Sequence[Node]) -> Iterator[Node]:
 
 
 def _unknown(word: _Word, piece: str, *, is_first: bool) -> Unknown | None:
-    found = _PATTERN.search(piece)
+    found = _NAME_PATTERN.search(piece)
     if word.doubt is None:
         if found:
-            return Unknown(Doubt.PATTERN, unmasked(piece[: found.start()]))
+            return Unknown(_PATTERN, unmasked(piece[: found.start()]))
         if piece.startswith("~") and not _HOME.match(piece):
-            return Unknown(Doubt.VALUE, "~")
+            return Unknown(_VALUE, "~")
         return None
     known = word.text[: word.known] if is_first else ""
-    in_known = _PATTERN.search(known)
+    in_known = _NAME_PATTERN.search(known)
     known = known[: in_known.start()] if in_known else known
     known = "" if "{" in known or SPLIT in known else unmasked(known)
-    return Unknown(max(word.doubt, Doubt.PATTERN), known, word.is_output, word.printed, word.is_secret)
+    return Unknown(max(word.doubt, _PATTERN), known, word.is_output, word.printed, word.is_secret)
