@@ -114,6 +114,7 @@ class ArgumentSet:
         is_getopt: Whether letters stand in clusters and ``--`` ends the options. Tools
             with options like those of find look at every argument as a whole.
         names_options: Whether there is any option in the list.
+        only_options: Whether nothing but options is in it.
         takes_unknown: Whether words that only the shell will know may be anything.
     """
 
@@ -133,6 +134,7 @@ class ArgumentSet:
     takes_anything: bool
     is_getopt: bool
     names_options: bool
+    only_options: bool
     takes_unknown: bool
 
     @classmethod
@@ -168,6 +170,7 @@ class ArgumentSet:
             takes_anything="**" in listed,
             is_getopt=not words and not between,
             names_options=any(map(is_option, listed)),
+            only_options=all(text[:1] == "-" for text in listed),
             takes_unknown=takes_unknown,
         )
 
@@ -254,6 +257,8 @@ class ArgumentSet:
             return True
         doubts = dict(unknown)
         if not doubts:
+            if self.only_options:
+                arguments = [argument for argument in arguments if argument[:1] == "-"]
             return any(map(self._touched, arguments))
         for position, argument in enumerate(arguments):
             if position in doubts:

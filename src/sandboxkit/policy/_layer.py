@@ -31,25 +31,27 @@ class _Guarded:
 
     Attributes:
         rules: The rules that are looked at in any case.
-        guard: Found in the `line` of every subject that one of `behind` matches, or None.
-        behind: The other rules.
+        guard: Found in the `line` of every subject of known words that one of the others
+            matches, or None.
+        all: These and the others.
     """
 
     rules: tuple[CompiledRule, ...]
     guard: re.Pattern[str] | None
-    behind: tuple[CompiledRule, ...]
+    all: tuple[CompiledRule, ...]
 
     @classmethod
     def of(cls, rules: Iterable[CompiledRule]) -> _Guarded:
         listed = tuple(rules)
         behind = tuple(rule for rule in listed if rule.needs is not None)
         guard = any_of([rule.needs for rule in behind])
-        return cls(tuple(rule for rule in listed if rule.needs is None), guard, behind)
+        rules = tuple(rule for rule in listed if rule.needs is None)
+        return cls(rules, guard, rules + behind)
 
     def candidates(self, subject: Subject) -> tuple[CompiledRule, ...]:
         # What is not known of the words is not in the line.
         if self.guard is not None and (subject.unknown or self.guard.search(subject.line)):
-            return self.rules + self.behind
+            return self.all
         return self.rules
 
 
@@ -80,16 +82,18 @@ class _Shelf:
         usual = (rule for rule in rest if rule.takes_usual_second())
         return cls(index, _Guarded.of(rest), _Guarded.of(usual), tuple(rules))
 
-    def candidates(self, subject: Subject, *, is_known: bool) -> tuple[CompiledRule, ...]:
+    def candidates(self, subject: Subject) -> tuple[CompiledRule, ...]:
         argv = subject.argv
-        if not is_known:
+        if subject.unknown and not subject.knows(2):
             return self.all
         if len(argv) < 2:
             return self.rest.candidates(subject)
         second = argv[1]
-        rest = (self.usual if second.isalnum() and second.isascii() else self.rest).candidates(subject)
-        found = self.by_second.get(second) if self.by_second else None
-        return found + rest if found else rest
+        rest = self.usual if second.isalnum() and second.isascii() else self.rest
+        found = self.by_second.get(second)
+        if rest.guard is not None and (subject.unknown or rest.guard.search(subject.line)):
+            return rest.all if found is None else found + rest.all
+        return rest.rules if found is None else found + rest.rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,16 +143,16 @@ class Layer:
         The rules that may match *subject*: where its first two words are known, those
         with a prefix begin with them.
         """
-        is_known = not subject.unknown or subject.knows(2)
         shelf = self.shelves.get(subject.name)
-        found = shelf.candidates(subject, is_known=is_known) if shelf else ()
+        found = shelf.candidates(subject) if shelf else ()
         program = subject.argv[0]
         if program != subject.name and (shelf := self.shelves.get(program)):
-            others = shelf.candidates(subject, is_known=is_known)
+            others = shelf.candidates(subject)
             found += tuple(rule for rule in others if not any(rule is other for other in found))
-        if not self.general:
-            return found
-        return found + self.general_for[subject.begins if is_known else ""].candidates(subject)
+        if self.general:
+            is_known = not subject.unknown or subject.knows(1)
+            found += self.general_for[subject.begins if is_known else ""].candidates(subject)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

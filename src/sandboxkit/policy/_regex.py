@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import getitem
 
 __all__ = ["MAX_PATTERN", "LinearRegex", "RegexError"]
 
@@ -64,6 +66,23 @@ class _Node:
     high: int | None = 1
 
 
+class _Place(dict[str, "_Place"]):
+    """
+    A place of the automaton: a set of states, and the place that follows on a character
+    where that was asked before.
+    """
+
+    __slots__ = ("_regex", "states")
+
+    def __init__(self, regex: LinearRegex, states: frozenset[int]) -> None:
+        super().__init__()
+        self._regex = regex
+        self.states = states
+
+    def __missing__(self, char: str) -> _Place:
+        return self._regex.follow(self, char)
+
+
 class LinearRegex:
     """
     A compiled pattern, matched against a whole text.
@@ -84,12 +103,11 @@ class LinearRegex:
 
     __slots__ = (
         "_final",
+        "_places",
         "_reached",
         "_remembered",
-        "_sets",
         "_start",
         "_states",
-        "_steps",
         "has_alternatives",
         "needs",
         "pattern",
@@ -106,7 +124,8 @@ class LinearRegex:
         self._reached: dict[int, frozenset[int]] = {}
         first, self._final = self._build(node)
         self._start = self._closure({first})
-        self._forget()
+        self._places: dict[frozenset[int], _Place] = {}
+        self._remembered = 0
 
     def fullmatch(self, text: str) -> bool:
         """
@@ -114,25 +133,26 @@ class LinearRegex:
         """
         if self.needs is not None and not self.needs.search(text):
             return False
-        steps = self._steps
-        place = 0
-        for char in text:
-            following = steps[place].get(char)
-            if following is None:
-                following = self._follow(place, char)
-                steps = self._steps
-            if following < 0:
-                return False
-            place = following
-        return self._final in self._sets[place]
+        place: _Place = reduce(getitem, text, self._place_of(self._start))
+        return self._final in place.states
 
-    def _forget(self) -> None:
+    def _place_of(self, states: frozenset[int]) -> _Place:
+        found = self._places.get(states)
+        if found is None:
+            found = self._places[states] = _Place(self, states)
+        return found
+
+    def follow(self, place: _Place, char: str) -> _Place:
         """
-        Begins anew to remember which set of states follows which on what character.
+        The place after *place* on *char*; remembered, so that it is not asked again.
         """
-        self._sets: list[frozenset[int]] = [self._start]
-        self._steps: list[dict[str, int]] = [{}]
-        self._remembered = 0
+        reached = ((self._states[state].test, self._states[state].after) for state in place.states)
+        following = self._closure({after for test, after in reached if test and test(char)})
+        if self._remembered >= _MAX_REMEMBERED:
+            self._places, self._remembered = {}, 0
+        self._remembered += 1
+        found = place[char] = self._place_of(following)
+        return found
 
     def meets(
         self, step: Callable[[int, str], int | None], ends: frozenset[int], letters: Mapping[str, Sequence[str]]
@@ -184,34 +204,6 @@ class LinearRegex:
         How large the automaton is.
         """
         return len(self._states)
-
-    def _follow(self, place: int, char: str) -> int:
-        """
-        The place of the set of states that follows the one at *place* on *char*, or -1.
-        """
-        states = self._sets[place]
-        tests = ((self._states[state].test, self._states[state].after) for state in states)
-        following = self._closure({after for test, after in tests if test and test(char)})
-        if self._remembered >= _MAX_REMEMBERED:
-            return self._follow_anew(following)
-        self._remembered += 1
-        found = self._place(following)
-        self._steps[place][char] = found
-        return found
-
-    def _follow_anew(self, following: frozenset[int]) -> int:
-        self._forget()
-        return self._place(following)
-
-    def _place(self, states: frozenset[int]) -> int:
-        if not states:
-            return -1
-        try:
-            return self._sets.index(states)
-        except ValueError:
-            self._sets.append(states)
-            self._steps.append({})
-            return len(self._sets) - 1
 
     def _closure(self, states: set[int]) -> frozenset[int]:
         """

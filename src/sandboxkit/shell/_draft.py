@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sandboxkit.model import Assignment, Redirect, SimpleCommand
@@ -26,7 +25,6 @@ __all__ = ["Draft", "finish"]
 _COMPOUND = RESERVED - {"time", "coproc", "[["}
 
 
-@dataclass(slots=True)
 class Draft:
     """
     A simple command while it is read.
@@ -38,10 +36,13 @@ class Draft:
         reads: The commands whose output it reads from a `<(…)`.
     """
 
-    words: Words = field(default_factory=Words)
-    assignments: list[Assignment] = field(default_factory=list)
-    redirects: list[Redirect] = field(default_factory=list)
-    reads: list[int] = field(default_factory=list)
+    __slots__ = ("assignments", "reads", "redirects", "words")
+
+    def __init__(self) -> None:
+        self.words = Words()
+        self.assignments: list[Assignment] = []
+        self.redirects: list[Redirect] = []
+        self.reads: list[int] = []
 
 
 def finish(

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sandboxkit.model import PIPES, UNKNOWN, Assignment, Doubt, Setting, SimpleCommand, Unknown
+from sandboxkit.model._quick import quick
 from sandboxkit.shell._wrappers import CODE_OPTIONS, RUN_OPTIONS, RUN_WORDS, SHELLS, STDIN_SHELLS, WRAPPERS, Wrapper
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ _RUNNERS = frozenset(
 _ANYTHING = ((0, Unknown(Doubt.WORDS)),)
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Stdin:
     """
@@ -89,6 +91,7 @@ class Stdin:
     is_known: bool = False
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Inner:
     """

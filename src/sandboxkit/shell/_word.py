@@ -5,7 +5,7 @@ Words: quotes taken away, expansions guessed, and what is not known written down
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -91,7 +91,6 @@ def unmasked(text: str) -> str:
     return text.translate(_UNMASK)
 
 
-@dataclass(slots=True)
 class Words:
     """
     Words as they are collected.
@@ -103,10 +102,13 @@ class Words:
         literal: Whether each was written without quotes and expansions.
     """
 
-    argv: list[str] = field(default_factory=list)
-    unknown: dict[int, Unknown] = field(default_factory=dict)
-    starts: list[int] = field(default_factory=list)
-    literal: list[bool] = field(default_factory=list)
+    __slots__ = ("argv", "literal", "starts", "unknown")
+
+    def __init__(self) -> None:
+        self.argv: list[str] = []
+        self.unknown: dict[int, Unknown] = {}
+        self.starts: list[int] = []
+        self.literal: list[bool] = []
 
     def add(self, word: str, start: int, unknown: Unknown | None = None, *, literal: bool = False) -> None:
         """
