@@ -208,7 +208,8 @@ class Floor:
         rows: Every row.
         by_program: The rows about argv, under each of their programs.
         general: The rows about argv that take any program.
-        general_trigger: Found where any of their triggers is, or None where one has none.
+        alarm: Found where any of their triggers or a wildcard is, or None where one of them
+            has no trigger.
         writes: The rows about redirections.
         flows: The rows about what a part receives, under each of their programs.
         executed: The rows about what is executed.
@@ -221,7 +222,7 @@ class Floor:
     rows: tuple[FloorRule, ...]
     by_program: Mapping[str, tuple[FloorRule, ...]]
     general: tuple[FloorRule, ...]
-    general_trigger: re.Pattern[str] | None
+    alarm: re.Pattern[str] | None
     writes: tuple[FloorRule, ...]
     flows: Mapping[str, tuple[FloorRule, ...]]
     executed: tuple[FloorRule, ...]
@@ -246,7 +247,7 @@ class Floor:
             rows=rows,
             by_program=_indexed((name, rule) for rule in own for name in rule.row.programs),
             general=general,
-            general_trigger=any_of([rule.trigger for rule in general]),
+            alarm=any_of([_GLOB, *(rule.trigger for rule in general)]),
             writes=tuple(rule for rule in rows if rule.row.writes),
             flows=_indexed([*executors, *((name, rule) for rule in received for name in rule.row.programs)]),
             executed=executed,
@@ -265,13 +266,14 @@ class Floor:
             moved: Whether the directory has changed since the text began.
         """
         own, general = self.by_program.get(subject.name, ()), self.general
-        arguments = subject.argv[1:]
-        near = f"{subject.line} {subject.context.cwd}"
-        is_literal = not _GLOB.search(near, len(subject.name))
-        if is_literal and self.general_trigger and not self.general_trigger.search(near):
-            if not own and subject.name.isalnum():
+        near, start = f"{subject.line} {subject.context.cwd}", len(subject.name)
+        is_quiet = self.alarm is not None and not self.alarm.search(near, start)
+        if is_quiet:
+            if not own and subject.begins:
                 return ()
             general = ()
+        arguments = subject.argv[1:]
+        is_literal = is_quiet or not _GLOB.search(near, start)
         found: list[FloorRow] = []
         for name in (subject.name,) if own else self._candidates(subject):
             for rule in (own or self.by_program.get(name, ())) + general:

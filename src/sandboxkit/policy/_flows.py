@@ -53,7 +53,7 @@ def _is_simple(floor: Floor, part: SimpleCommand) -> bool:
     argv = part.argv
     if not argv:
         return True
-    name = program_name(argv[0])[1]
+    name = program_name(argv[0])
     return (
         name not in floor.flows
         and name.isalpha()
@@ -301,7 +301,7 @@ def _here(name: str) -> str:
 
 
 def _name(part: SimpleCommand) -> str:
-    return program_name(part.argv[0])[1] if part.argv else ""
+    return program_name(part.argv[0]) if part.argv else ""
 
 
 def _is_named(name: str, group: frozenset[str]) -> bool:

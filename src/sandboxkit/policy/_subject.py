@@ -62,12 +62,15 @@ class Subject:
         own: int | None = None,
     ) -> None:
         word = argv[0]
-        base, self.name = program_name(word)
-        is_trusted = self.name == base and ("/" not in word or _is_trusted_path(word, context))
-        self.place = _TRUSTED if is_trusted else _ELSEWHERE
-        is_bare = word == self.name
-        self.begins = word[0] if is_bare and word.isalnum() and word.isascii() else ""
-        self.line = " ".join(argv) if is_bare else " ".join((self.name, *argv))
+        base, name, self.begins = _program(word)
+        if name == word:
+            self.place = _TRUSTED
+            self.line = " ".join(argv)
+        else:
+            is_trusted = name == base and "/" in word and _is_trusted_path(word, context)
+            self.place = _TRUSTED if is_trusted else _ELSEWHERE
+            self.line = " ".join((name, *argv))
+        self.name = name
         self.argv = argv
         self.unknown = unknown
         self.own = len(argv) if own is None else own
@@ -111,15 +114,24 @@ class Subject:
         return not self.unknown or self.unknown[0][0] >= words
 
 
-@lru_cache(maxsize=1024)
-def program_name(word: str) -> tuple[str, str]:
+def program_name(word: str) -> str:
     """
-    The last component of the program's path, as written and as a careless file
-    system would take it: in small letters and without an extension of Windows.
+    The last component of the program's path as a careless file system would take it: in
+    small letters and without an extension of Windows.
+    """
+    return _program(word)[1]
+
+
+@lru_cache(maxsize=1024)
+def _program(word: str) -> tuple[str, str, str]:
+    """
+    The last component of the program's path, as written and as `program_name`; and the
+    character that texts begin with where *word* is a bare name of letters and digits.
     """
     base = posixpath.basename(normal(word)) if "/" in word else word
     name = base.lower()
-    return base, name.rpartition(".")[0] if name.endswith(_EXTENSIONS) else name
+    name = name.rpartition(".")[0] if name.endswith(_EXTENSIONS) else name
+    return base, name, word[0] if word == name and word.isalnum() and word.isascii() else ""
 
 
 def _is_trusted_path(word: str, context: EvaluationContext) -> bool:
