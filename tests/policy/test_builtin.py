@@ -243,6 +243,32 @@ def test_the_floor_reads_paths_from_the_working_directory(command: str, cwd: str
     assert (POLICY.evaluate(command, context=context).action is PolicyAction.DENY) is denied
 
 
+@pytest.mark.parametrize(
+    ("command", "roots", "allowed"),
+    [
+        ("cd /tmp/evil && git status", (), False),
+        ("cd .. && git status", (), False),
+        ("cd sub && git status", (), True),
+        ("git -C /home/dev/project/sub status", (), True),
+        ("git -C /home/dev/project/sub status", ("/home/dev/project",), True),
+        ("git -C /home/dev/other status", ("/home/dev/project",), False),
+        ("git -C /home/dev/other status", ("/home/dev",), True),
+        ("git -C .. status", ("/home/dev/project",), False),
+        ('git -C "$dir" status', ("/home/dev/project",), False),
+        ('cd "$dir" && git status', ("/home/dev/project",), False),
+    ],
+)
+def test_git_reads_no_repository_outside_of_the_workspace(command: str, roots: tuple[str, ...], allowed: bool) -> None:
+    context = EvaluationContext(cwd="/home/dev/project", home="/home/dev", workspace_roots=roots)
+    assert POLICY.evaluate(command, context=context).action is (PolicyAction.ALLOW if allowed else PolicyAction.ASK)
+
+
+def test_without_a_context_git_may_go_below_alone() -> None:
+    for command in ("git -C /x status", "git -C ../x status", "cd ~/x && git log", "cd /x && git log"):
+        assert POLICY.evaluate(command).action is PolicyAction.ASK, command
+    assert POLICY.evaluate("git -C x status").action is PolicyAction.ALLOW
+
+
 def test_home_and_relative_paths_are_unknown_without_a_context() -> None:
     assert POLICY.evaluate(["cat", "~/.ssh/id_rsa"]).action is PolicyAction.DENY
     assert POLICY.evaluate("cat .ssh/id_rsa").action is PolicyAction.DENY

@@ -4,6 +4,7 @@ Deciding: a command, a rule set and a context in, a `PolicyEvaluation` out. Pure
 
 from __future__ import annotations
 
+import posixpath
 import re
 from dataclasses import replace
 from enum import Enum, auto
@@ -246,7 +247,7 @@ class _Decision:
             action = _DENY
             return Judgement(action, _sentence_of(rows[0]), tuple(verdicts), tuple(rows), ())
         action, why = _adjusted(part, verdicts)
-        if moved and action is _ALLOW and part.program == "git" and _is_outside(context):
+        if part.cwd is not None and action is _ALLOW and part.program == "git" and self._is_outside(part, context):
             action = _ASK
             why = "it reads a repository outside of the workspace, whose settings can run programs"
         if setting != 0 and part.stands(_SUSPECT):
@@ -268,6 +269,19 @@ class _Decision:
             return context, False
         path = None if UNKNOWN in part.cwd else located(part.cwd, context)
         return replace(context, cwd=path), path != context.cwd
+
+    def _is_outside(self, part: SimpleCommand, context: EvaluationContext) -> bool:
+        """
+        Whether the directory that *part* changed to may be none of the workspace's: the
+        roots, or where the text begins. *context* is where the part starts.
+        """
+        own, to = self._context, context.cwd
+        if to is None:
+            # Nobody knows where it leads to; below where the text begins is inside.
+            written = part.cwd or ""
+            return UNKNOWN in written or written[:1] in ("~", "-") or posixpath.normpath(written)[:2] == ".."
+        roots = own.workspace_roots or ((own.cwd,) if own.cwd else ())
+        return to != own.cwd and not any(is_inside(to, str(root)) for root in roots)
 
     def _verdict(self, part: SimpleCommand, act: _Act, subject: Subject) -> _Verdict:
         rules, functions = self._rules, self._command.functions
@@ -377,11 +391,6 @@ def _adjusted(part: SimpleCommand, verdicts: Sequence[_Verdict]) -> tuple[Policy
     if action < _SANDBOX and part.setting != 0 and part.stands(_FOREIGN):
         return _SANDBOX, "another shell than bash reads it, perhaps differently"
     return action, ""
-
-
-def _is_outside(context: EvaluationContext) -> bool:
-    roots = context.workspace_roots
-    return bool(roots and context.cwd) and not any(is_inside(str(context.cwd), str(root)) for root in roots)
 
 
 def _hits(layer: Layer, subject: Subject, nearly: list[CompiledRule] | None = None) -> Sequence[_Hit]:

@@ -703,7 +703,8 @@ def _git_elsewhere(part: SimpleCommand) -> Carried | None:
     argv, at, own, cwd = part.argv, 1, 0, part.cwd
     while at < len(argv) and not _is_unknown(part, at):
         if argv[at] == "-C" and at + 1 < len(argv) and not _may_be_several(part, at + 1):
-            cwd = posixpath.join(cwd or "", argv[at + 1])
+            to = argv[at + 1]
+            cwd = posixpath.join(cwd or "", f"{to}/{UNKNOWN}" if _is_unknown(part, at + 1) else to)
             own = at = at + 2
         elif argv[at] in _GIT_FLAGS:
             at += 1
