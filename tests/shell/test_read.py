@@ -134,11 +134,14 @@ SUBSTITUTIONS = [
         [
             "a </dev/fd/…:value:/dev/fd/> </dev/fd/…:value:/dev/fd/>",
             "b [substitution] in 0",
-            "c [substitution] in 0",
-            "d [substitution] in 0",
+            "c [substitution] in 0 from 0",
+            "d [substitution] in 0 from 0",
         ],
     ),
-    ("a < <(b) > >(c)", ["a <'/dev/fd/…'? >'/dev/fd/…'? from 1", "b [substitution] in 0", "c [substitution] in 0"]),
+    (
+        "a < <(b) > >(c)",
+        ["a <'/dev/fd/…'? >'/dev/fd/…'? from 1", "b [substitution] in 0", "c [substitution] in 0 from 0"],
+    ),
     ('a > $(b) 2> "$(c)"', ["a >'…'? >'…'?", "b [substitution] in 0", "c [substitution] in 0"]),
     ('a <<< "$(b)"', ["a <<<'…\n'?", "b [substitution] in 0"]),
     ("a $(case x in y) b;; esac)", ["a <…:words>", "[substitution] in 0", "b [conditional substitution] in 0"]),

@@ -31,6 +31,16 @@ _MAX_PIPE = 12
 _NOWHERE = EvaluationContext()
 _DOUBLES = _BACKGROUND | _PIPELINE | _ENDLESS
 _SHAPES = _BACKGROUND | _ENDLESS | _FUNCTION
+_READ_NOTHING = frozenset(
+    """
+    basename command date dirname echo find git hostname id ls mktemp nproc printf pwd readlink realpath seq stat type uname which
+    whoami
+    """.split()
+)
+"""
+What they print depends on no input of theirs.
+"""
+_READ_VARIABLES = frozenset(("read", "mapfile", "readarray"))
 _STDIN = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 _LONG_CODE = ("--eval", "--command", "--execute", "--print")
 _VERSION = re.compile(r"[-.0-9]+$")
@@ -187,6 +197,9 @@ class _Flows:
             script = self._script(part, self._names[index])
             if script is None or part.argv[script] in _STDIN:
                 yield from self._received(index)
+                for redirect in part.redirects:
+                    if redirect.operator == "<":
+                        yield from self._downloaded(redirect.target, index)
             else:
                 if any(place == script and not _is_output(unknown) for place, unknown in part.unknown):
                     yield from self._assigned(index, script)
@@ -225,15 +238,18 @@ class _Flows:
         Everything upstream of the part in its pipeline, and what is substituted there.
         """
         yield from self._substituted(index)
+        for source in self._upstream(index):
+            yield from self._family(source)
+            yield from self._substituted(source)
+
+    def _upstream(self, index: int) -> Iterator[int]:
         waiting, seen = [*self._parts[index].reads_from], set[int]()
         while waiting and len(seen) < _MAX_PIPE:
             source = waiting.pop()
-            if source in seen:
-                continue
-            seen.add(source)
-            yield from self._family(source)
-            yield from self._substituted(source)
-            waiting += self._parts[source].reads_from
+            if source not in seen:
+                seen.add(source)
+                yield source
+                waiting += self._parts[source].reads_from
 
     def _family(self, index: int) -> Iterator[int]:
         yield index
@@ -242,13 +258,20 @@ class _Flows:
 
     def _assigned(self, index: int, place: int) -> Iterator[int]:
         """
-        What is substituted in the assignments before the part, where its word at *place*
-        is a variable whose value is not known.
+        What is substituted in the assignments before the part, or read into variables
+        there, where its word at *place* is a variable whose value is not known.
         """
-        if self._parts[index].argv[place] == UNKNOWN:
-            for before in range(index):
-                if any(not assignment.is_known for assignment in self._parts[before].assignments):
+        part = self._parts[index]
+        if UNKNOWN not in part.argv[place]:
+            return
+        is_whole = part.argv[place] == UNKNOWN
+        is_code = not place or self._names[index] in self._floor.programs.evaluators or part.argv[place - 1][:1] == "-"
+        for before in range(index):
+            if any(not assignment.is_known for assignment in self._parts[before].assignments):
+                if is_whole:
                     yield from self._inside_of(before)
+                if is_code and self._names[before] in _READ_VARIABLES:
+                    yield from self._received(before)
 
     def _inside_of(self, index: int) -> Iterator[int]:
         for child in self._inside.get(index, ()):
@@ -257,12 +280,16 @@ class _Flows:
 
     def _substituted(self, index: int) -> Iterator[int]:
         """
-        The parts in substitutions in the words of the part, or of what started it.
+        The parts in substitutions in the words of the part, or of what started it, and
+        what those print again.
         """
         while True:
             for child in self._inside.get(index, ()):
                 yield from self._family(child)
                 yield from self._substituted(child)
+                if self._names[child] not in _READ_NOTHING:
+                    for source in self._upstream(child):
+                        yield from self._family(source)
             outer = self._parts[index].outer
             if outer is None or self._parts[index].stands(_TEXT):
                 return

@@ -92,7 +92,22 @@ def finish(
             index, part, place, lambda word: span_of(starts[word], end) if word < len(starts) else None
         )
         reader.cwd = noted(part, found, place.stdin, reader.cwd)
+        if reader.fed:
+            _feed(reader, index, place)
     return (index,)
+
+
+def _feed(reader: Reader, index: int, place: Place) -> None:
+    """
+    Adds what those in each `>( )` of the part at *index* start: only now can be told
+    what it writes to them.
+    """
+    parts = reader.found.parts
+    waiting = [first for first, part in reader.fed if part == index]
+    reader.fed = [each for each in reader.fed if each[1] != index]
+    for first in waiting:
+        if first < len(parts) and all(part.outer != first for part in parts):
+            reader.starter.start(first, parts[first], place.within(index))
 
 
 def _check_keywords(words: Words) -> None:

@@ -13,6 +13,7 @@ from sandboxkit.shell._stdin import stdin_of
 from sandboxkit.shell._tables import DECLARES
 from sandboxkit.shell._unsure import UnsureError
 from sandboxkit.shell._unwrap import Stdin
+from sandboxkit.shell._variables import SPLIT
 
 if TYPE_CHECKING:
     from sandboxkit.shell._found import Found
@@ -24,6 +25,10 @@ _NEEDS = {"printf": ("-v",), "wait": ("-p",)}
 SETTERS = DECLARES | {"read", "mapfile", "readarray", "getopts", "unset", "let", "wait", "printf"}
 """
 Builtins that may set a variable. Source: bash(1), "SHELL BUILTIN COMMANDS", version 5.2.
+"""
+_READS = {"read": "REPLY", "mapfile": "MAPFILE", "readarray": "MAPFILE"}
+"""
+Builtins that set variables to what they read, with the one they set where none is named.
 """
 _PRINTS = frozenset(("cat", "echo", "printf"))
 _MOVES = frozenset(("cd", "pushd", "popd"))
@@ -43,6 +48,8 @@ def with_declared(part: SimpleCommand, variables: Variables) -> SimpleCommand:
     unknown = {index for index, _ in part.unknown}
     named = {assignment.name for assignment in part.assignments}
     assignments = list(part.assignments)
+    if (name := _READS.get(program)) and all(word[:1] == "-" for word in part.argv[1:]):
+        assignments.append(Assignment(name, UNKNOWN, is_known=False))
     for index, word in enumerate(part.argv[1:3] if program in _NEEDS else part.argv[1:], 1):
         name, assigned, value = word.partition("=")
         name = name.rstrip("+").partition("[")[0]
@@ -79,9 +86,10 @@ def noted(part: SimpleCommand, found: Found, inherited: Stdin | None, cwd: str |
     elif argv[:2] == ("printf", "-v") and len(argv) > 3:
         output = printed(("printf", *argv[3:]))
         variables.set(argv[2], output.text if output else UNKNOWN)
-    elif argv[0] == "read":
+    elif argv[0] in _READS:
         text = (stdin_of(part, found.parts, inherited) or Stdin(UNKNOWN)).text.strip()
-        for name in argv[1:]:
+        text = text if argv[0] == "read" else text.replace("\n", SPLIT)
+        for name in (*argv[1:], _READS[argv[0]]):
             variables.set(name, text)
     return cwd
 

@@ -135,16 +135,17 @@ class Place(NamedTuple):
         self.check_depth()
         return self._replace(depth=self.depth + 1)
 
-    def within(self, part: int) -> Place:
+    def within(self, part: int, writes: tuple[int, ...] = ()) -> Place:
         """
-        The place of a substitution in the words of *part*.
+        The place of a substitution in the words of *part*: it reads what that reads, and
+        what *writes* to it.
 
         Raises:
             TooMuchError: This one is `MAX_DEPTH` deep.
         """
         self.check_depth()
         setting = self.setting | _SUBSTITUTION
-        return Place(setting, part, self.outer, (), self.function, self.stdin, self.depth + 1)
+        return Place(setting, part, self.outer, self.reads_from + writes, self.function, self.stdin, self.depth + 1)
 
 
 TOP = Place()

@@ -12,6 +12,7 @@ from sandboxkit.shell._escape import printed
 from sandboxkit.shell._lexer import Lexer
 from sandboxkit.shell._prepare import Prepared, prepare
 from sandboxkit.shell._source import SPACE, Source
+from sandboxkit.shell._stdin import stdin_of
 from sandboxkit.shell._tokens import Tokens
 from sandboxkit.shell._tree import SYNTAX, syntax_tree
 from sandboxkit.shell._unsure import UnsureError
@@ -59,6 +60,7 @@ class Reader:
         outside: Redirections that belong to a node but stand outside it, by its id.
         place: Where the statement stands that is being read.
         cwd: The directory that it begins in.
+        fed: The first commands of each `>( )`, with the part whose word it is.
     """
 
     __slots__ = (
@@ -67,6 +69,7 @@ class Reader:
         "_parent",
         "_span",
         "cwd",
+        "fed",
         "found",
         "outside",
         "place",
@@ -94,6 +97,7 @@ class Reader:
         self.cwd = cwd
         self.tokens = Tokens()
         self.outside: dict[int, Sequence[Node]] = {}
+        self.fed: list[tuple[int, int]] = []
         self._kinds = kinds
         self._span = span
         self._parent = 0
@@ -273,11 +277,13 @@ class Reader:
         Reads the commands of a substitution; returns what it prints where that is plain
         to see.
         """
-        first, cwd, place, words = len(self.found.parts), self.cwd, self.place.within(part), self.words
+        first, cwd, words = len(self.found.parts), self.cwd, self.words
         assigned, words.assigned = words.assigned, []
         records, words.records = words.records, True
         children = node.children
-        if children[0].type == "`" and "\\" in words.slice(node):
+        opener = children[0].type
+        place = self.place.within(part, (part,) if opener == ">(" else ())
+        if opener == "`" and "\\" in words.slice(node):
             # Within backticks a backslash quotes `, \ and $ once more.
             self.source.check_operators(node.start_byte, node.end_byte)
             text = _QUOTED_IN_TICKS.sub(r"\1", words.slice(node)[1:-1])
@@ -285,20 +291,21 @@ class Reader:
         else:
             self.tokens.walked.append((node.start_byte, node.end_byte))
             self.statements(children[1:-1], place)
+            if opener == ">(":
+                self.fed.append((first, part))
         self.cwd = cwd
         words.records = records
         words.assigned = assigned + words.assigned
-        return _printed(self.found.parts[first:])
+        return self._printed(first)
 
-
-def _printed(parts: Sequence[SimpleCommand]) -> str | None:
-    """
-    What *parts* print, where they are one command whose output is plain to see.
-    """
-    if len(parts) != 1:
-        return None
-    part = parts[0]
-    if part.argv == ("cat",) and part.redirects and part.redirects[-1].is_text:
-        return part.redirects[-1].target
-    output = printed(part.argv)
-    return output.text if output else None
+    def _printed(self, first: int) -> str | None:
+        """
+        What the parts from *first* on print, where they are one command whose output is
+        plain to see.
+        """
+        parts = self.found.parts
+        if len(parts) != first + 1:
+            return None
+        part = parts[first]
+        output = stdin_of(part, parts, self.place.stdin) if part.argv == ("cat",) else printed(part.argv)
+        return output.text if output else None

@@ -23,27 +23,28 @@ def stdin_of(part: SimpleCommand, parts: Sequence[SimpleCommand], inherited: Std
     Args:
         part: The command.
         parts: All commands found so far.
-        inherited: What it reads if it neither has a redirection nor is piped into.
+        inherited: What it, or the first command of its pipeline, reads without a
+            redirection of its own.
     """
     for redirect in reversed(part.redirects):
         if redirect.is_text:
             return Stdin(redirect.target, redirect.is_known)
         if redirect.operator.startswith("<") and not redirect.target.startswith(PIPES):
             return None
-    outputs = [output for source in part.reads_from if (output := _output_of(source, parts))]
+    outputs = [output for source in part.reads_from if (output := _output_of(source, parts, inherited))]
     if not outputs:
         return None if part.reads_from else inherited
     is_known = len(outputs) == len(part.reads_from) and all(output.is_known for output in outputs)
     return Stdin("\n".join(output.text for output in outputs), is_known)
 
 
-def _output_of(index: int, parts: Sequence[SimpleCommand]) -> Stdin | None:
+def _output_of(index: int, parts: Sequence[SimpleCommand], inherited: Stdin | None) -> Stdin | None:
     part = parts[index]
-    if part.argv == ("cat",):
-        return stdin_of(part, parts, None)
+    if part.argv == ("cat",) or part.program == "tee":
+        return stdin_of(part, parts, inherited)
     if part.own is not None:
         inner = [number for number, each in enumerate(parts) if each.outer == index]
-        return _output_of(inner[0], parts) if len(inner) == 1 else None
+        return _output_of(inner[0], parts, inherited) if len(inner) == 1 else None
     output = printed(part.argv)
     if output is None:
         return None
