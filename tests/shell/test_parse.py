@@ -88,6 +88,7 @@ def test_more_than_plain_words_needs_bash(text: str) -> None:
 SYNTAX = "syntax error"
 APART = "told apart"
 OPAQUE = [
+    ("xa[[]=$HOME", "assignment"),
     # what bash refuses
     ("ls &&", SYNTAX),
     ("&& ls", SYNTAX),

@@ -140,7 +140,8 @@ def _assignment(reader: Reader, node: Node, part: int, *, exported: bool) -> Ass
     reader.tokens.add(node)
     target, operator, *rest = children
     name, _ = reader.words.name(target, part)
-    if not name.isidentifier():
+    # Whether an assignment ends at a bracket within brackets, bash tells by its quotes.
+    if not name.isidentifier() or (target.type == "subscript" and reader.words.slice(target).count("[") > 1):
         raise UnsureError("it has an assignment the reader does not know")
     value, is_known = _value(reader, rest, part)
     variables = reader.found.variables
