@@ -80,7 +80,7 @@ COMPOUND = [
 ]
 
 FUNCTIONS = [
-    ('f() { a "$1"; }; f b', ["a <:value> [function] of f", "f b"]),
+    ('f() { a "$1"; }; f b', ["a <:value> [function] of f", "f b", "a <b:value> [wrapped suspect] by 1 of f"]),
     ("f() (a)", ["a [subshell function] of f"]),
     ("f() if a; then b; fi", ["a [conditional function] of f", "b [conditional function] of f"]),
     ("function f { a; }", ["a [function] of f"]),

@@ -242,7 +242,8 @@ def _case_item(reader: Reader, node: Node, part: int, place: Place) -> tuple[int
 
 def function(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:
     """
-    Reads a function: its body, as if it were called where it is defined.
+    Reads a function: its body, as if it were called where it is defined. A call with
+    arguments reads it once more.
     """
     children = node.children
     names = [child for child in children if child.type == "word"]
@@ -254,7 +255,9 @@ def function(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:
     reader.tokens.add(names[0])
     if name.isdigit():
         raise UnsureError("it has a function the reader does not know")
-    reader.found.functions.add(name)
+    source = reader.source
+    body = reader.text[source.original(bodies[0].start_byte) : source.original(bodies[0].end_byte)]
+    reader.found.functions[name] = body
     if redirects:
         redirects_alone(reader, node, redirects, place)
     place = place.deeper().with_setting(Setting.FUNCTION)._replace(function=name, reads_from=())

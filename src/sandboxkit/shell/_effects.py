@@ -86,6 +86,8 @@ def noted(part: SimpleCommand, found: Found, inherited: Stdin | None, cwd: str |
     elif argv[:2] == ("printf", "-v") and len(argv) > 3:
         output = printed(("printf", *argv[3:]))
         variables.set(argv[2], output.text if output else UNKNOWN)
+    elif argv[0] == "shift":
+        variables.shift(int(argv[1]) if argv[1:] and argv[1].isdecimal() else 1)
     elif argv[0] in _READS:
         text = (stdin_of(part, found.parts, inherited) or Stdin(UNKNOWN)).text.strip()
         text = text if argv[0] == "read" else text.replace("\n", SPLIT)

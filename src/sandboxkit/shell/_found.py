@@ -39,17 +39,20 @@ class Found:
 
     Attributes:
         parts: The commands.
-        functions: The names of functions.
+        functions: The text of the body of each function, by its name.
+        calls: The calls of functions whose bodies were read for them, and the names of
+            those that are being read.
         variables: What variables hold.
         files: What files hold that the text writes.
         left: Characters that may still be read.
     """
 
     parts: list[SimpleCommand] = field(default_factory=list)
-    functions: set[str] = field(default_factory=set)
+    functions: dict[str, str] = field(default_factory=dict)
     variables: Variables = field(default_factory=Variables)
     files: dict[str, str] = field(default_factory=dict)
     left: int = _MAX_TEXT
+    calls: set[object] = field(default_factory=set)
 
     def reserve(self) -> int:
         """
@@ -67,7 +70,7 @@ class Found:
         """
         What there is to go back to.
         """
-        return Found(list(self.parts), set(self.functions), self.variables.copy(), dict(self.files))
+        return Found(list(self.parts), dict(self.functions), self.variables.copy(), dict(self.files))
 
     def go_back(self, before: Found) -> None:
         """
@@ -75,6 +78,7 @@ class Found:
         """
         self.parts[:] = before.parts
         self.functions, self.files = before.functions, before.files
+        self.calls.clear()
         # Readers hold on to the object.
         self.variables.values, self.variables.references = before.variables.values, before.variables.references
 

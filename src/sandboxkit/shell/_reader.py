@@ -60,6 +60,7 @@ class Reader:
         outside: Redirections that belong to a node but stand outside it, by its id.
         place: Where the statement stands that is being read.
         cwd: The directory that it begins in.
+        text: The text as it was given.
         fed: The first commands of each `>( )`, with the part whose word it is.
     """
 
@@ -75,11 +76,13 @@ class Reader:
         "place",
         "source",
         "starter",
+        "text",
         "tokens",
         "words",
     )
 
     source: Source
+    text: str
     words: WordReader
 
     def __init__(
@@ -111,6 +114,7 @@ class Reader:
             UnsureError: It is not certain what it means.
             TooMuchError: It holds more than is read.
         """
+        self.text = text
         if not _KEYWORDS.search(text) and not ("\n" in text and "|" in text):
             self._read(prepare(text))
             return
@@ -121,6 +125,7 @@ class Reader:
             # The second reading knows nothing of the first.
             self.found.go_back(before)
             again = Reader(self.starter, self._kinds, self.place, span=self._span, cwd=cwd)
+            again.text = text
             again._read(prepare(text, simpler=True))
 
     def _read(self, prepared: Prepared) -> None:
@@ -149,7 +154,8 @@ class Reader:
         token = "E"  # noqa: S105 - a word of the text
         while token in body:
             token += "E"
-        root = self._tree(Prepared(f": <<{token}\n{body}{token}\n"))
+        self.text = f": <<{token}\n{body}{token}\n"
+        root = self._tree(Prepared(self.text))
         nodes = [node for child in root.children for node in child.children if node.type == "heredoc_redirect"]
         bodies = [child for node in nodes for child in node.children if child.type == "heredoc_body"]
         if len(bodies) != 1 or self.place.inside is None:

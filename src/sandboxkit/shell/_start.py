@@ -4,6 +4,7 @@ The commands that a command starts: behind wrappers, and in text for a shell.
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from sandboxkit.shell._suspects import suspects
 from sandboxkit.shell._tree import MAX_DEPTH
 from sandboxkit.shell._unsure import TooMuchError, UnsureError
 from sandboxkit.shell._unwrap import Carried, Inner, Stdin, carried, starts_others
+from sandboxkit.shell._variables import SPLIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +28,10 @@ __all__ = ["Starter"]
 
 # Looked up on its class, a member takes ten times as long.
 _WRAPPED, _SUSPECT, _TEXT, _REMOTE = Setting.WRAPPED, Setting.SUSPECT, Setting.TEXT, Setting.REMOTE
+
+
+_TAKES = re.compile(r"\$\{?[!#]?[1-9@*]|\bfor\s+\w+\s*(?:;|\n|\bdo\b)")
+_SHIFTS = re.compile(r"\b(?:while|until)\b.*\bshift\b", re.DOTALL)
 
 
 class Starter:
@@ -73,8 +79,42 @@ class Starter:
         inner = self._carried(part, stdin) if found.files or found.functions else carried(part, stdin)
         if inner is not None:
             self.add(index, part, inner, stdin, place.depth, span_of)
-        elif stdin is not None and part.argv[0] in found.functions:
-            raise UnsureError("it has text as the input of a function")
+        if part.argv[0] in found.functions:
+            self._call(part, index, place, stdin)
+            if inner is None and stdin is not None:
+                raise UnsureError("it has text as the input of a function")
+
+    def _call(self, part: SimpleCommand, index: int, place: Place, stdin: Stdin | None) -> None:
+        """
+        Adds what the body of the function that *part* calls does with its arguments and
+        its input. It was read where it is defined, so only a denial counts.
+        """
+        found, name = self.found, part.argv[0]
+        body = found.functions[name]
+        has_input = part.function != name and (part.reads_from or stdin is not None)
+        given = has_input or (len(part.argv) > 1 and _TAKES.search(body))
+        call = (part.argv, part.cwd, part.reads_from, stdin)
+        if not given or name in found.calls or call in found.calls:
+            return
+        found.calls.add(call)
+        place.check_depth()
+        setting = part.setting | _WRAPPED | _SUSPECT
+        inner = Place(setting, part.inside, index, part.reads_from, name, stdin, place.depth + 1)
+        variables = found.variables
+        before = variables.positional()
+        found.calls.add(name)
+        variables.set_arguments(part.argv[1:])
+        if _SHIFTS.search(body):
+            # In some round of the loop each of them is the first.
+            variables.set("1", SPLIT.join(part.argv[1:]))
+        span = part.span or (0, 0)
+        try:
+            self._read(self, body, inner, span, part.cwd)
+        except UnsureError:
+            self.suspect(body, inner, span)
+        finally:
+            found.calls.discard(name)
+            variables.values.update(before)
 
     def add(
         self,

@@ -13,6 +13,7 @@ SPLIT = "\ue0ff"
 Stands between the items of a list: an array, the words of a loop, the arguments of `set`.
 """
 _MAX_VALUE = 500
+_POSITIONAL = "@*0123456789"
 _PRESET = {
     "HOME": "~",
     "IFS": " \t\n",
@@ -69,6 +70,21 @@ class Variables:
         self.set("*", SPLIT.join(arguments))
         for number, argument in enumerate(arguments[:9], 1):
             self.set(str(number), argument)
+        number = len(arguments) + 1
+        while self.values.pop(str(number), None) is not None:
+            number += 1
+
+    def shift(self, count: int) -> None:
+        """
+        Leaves the first *count* positional parameters out.
+        """
+        self.set_arguments(tuple(self.get("@").split(SPLIT))[count:])
+
+    def positional(self) -> dict[str, str]:
+        """
+        The positional parameters, by name.
+        """
+        return {name: self.values.get(name, "") for name in _POSITIONAL}
 
     def is_home(self) -> bool:
         """
