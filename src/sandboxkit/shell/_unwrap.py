@@ -52,6 +52,9 @@ _TEXT_ONLY = frozenset(("su", "script"))
 _FD_STARTS = re.compile(r"-[A-WYZa-wyz]*[xX]=?|--exec(?:-batch)?(?:=|$)")
 _SSH_COMMANDS = re.compile(r"(?:-o)?\s*(?:Proxy|Local|KnownHosts)Command\s*[= ]\s*(.*)", re.DOTALL | re.IGNORECASE)
 _COPIERS = frozenset(("scp", "sftp"))
+_STDIN_FILES = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+_MAKE_CODE = re.compile(r" -(?:f|E|-f|-m|-ev)")
+_MAKE_SHELL = re.compile(r"\$[({]shell\s+([^)}]+)")
 _MAX_STRINGS = 20
 _MAX_TAILS = 4
 _MAX_RUNNER = 12
@@ -544,6 +547,13 @@ def _printed(part: SimpleCommand, index: int) -> str | None:
     return next((unknown.printed for place, unknown in part.unknown if place == index), None)
 
 
+def _printed_files(part: SimpleCommand) -> list[str]:
+    """
+    What each process substitution among the words prints, where the text says it.
+    """
+    return [doubt.printed for _, doubt in part.unknown if doubt.printed and PIPES in doubt.known]
+
+
 def _may_end(part: SimpleCommand, index: int) -> bool:
     return _is_unknown(part, index)
 
@@ -732,6 +742,10 @@ def _code(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     codes += [word[2:] for word in words if len(word) > 2 and word[:2] in options and word[1] != "-"]
     if "" in options:
         codes += [word for word in words if not word.startswith("-")][:1]
+        codes = [code for code in codes if not code.startswith(PIPES)]
+    if not codes:
+        # What a process substitution prints is the program, where a file would be.
+        codes = _printed_files(part)
     if stdin is not None and not codes:
         codes = [stdin.text]
     is_piped = part.stands(Setting.PIPELINE)
@@ -814,6 +828,41 @@ def _running(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     return Carried(inner) if inner else None
 
 
+def _make(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
+    """
+    `make -f FILE`, where the text says what is in the file: its recipes. What `--eval` is
+    given is a makefile too. Source: make(1), "Rule Syntax", GNU make 4.3.
+    """
+    if not part.unknown and not _MAKE_CODE.search(" ".join(part.argv)):
+        return _running(part, stdin)
+    codes = _printed_files(part)
+    for at, word in enumerate(part.argv):
+        name, attached, value = word.partition("=")
+        following = part.argv[at + 1] if at + 1 < len(part.argv) else ""
+        file = word[2:] or following if word[:2] == "-f" else value or following
+        if stdin is not None and word.startswith(("-f", "--f", "--m")) and file in _STDIN_FILES:
+            codes.append(stdin.text)
+        elif name in ("--eval", "-E"):
+            codes.append(value if attached else following)
+    inner = _running(part, stdin)
+    recipes = [recipe for code in codes for recipe in _recipes(code) if _NEEDS_SHELL.search(recipe.strip())]
+    if not recipes:
+        return inner
+    found = [Inner(text=recipe, setting=Setting.SUSPECT) for recipe in recipes[:_MAX_STRINGS]]
+    return Carried([*(inner.commands if inner else ()), *found])
+
+
+def _recipes(makefile: str) -> Iterator[str]:
+    """
+    The lines of *makefile* that a shell reads.
+    """
+    for line in makefile.replace("\\\n", " ").split("\n"):
+        recipe = line if line.startswith("\t") else line.partition(";")[2] if ":" in line else ""
+        if recipe.strip():
+            yield recipe.lstrip("\t @+-").replace("$$", "$")
+        yield from (found[1] for found in _MAKE_SHELL.finditer(line))
+
+
 def _after_dashes(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     """
     `capsh -- ARGUMENTS` hands them to bash.
@@ -865,6 +914,7 @@ _READERS: dict[str, _Carrier] = {
     **dict.fromkeys(("docker", "podman", "nerdctl", "kubectl", "oc", "docker-compose", "lxc", "crictl"), _container),
     **dict.fromkeys((*RUN_OPTIONS, *RUN_WORDS), _running),
     "capsh": _after_dashes,
+    **dict.fromkeys(("make", "gmake", "bmake"), _make),
     "ip": _ip,
     "eval": _eval,
     "mapfile": _callback,
