@@ -109,3 +109,55 @@ def test_it_is_denied(command: str) -> None:
 def test_it_is_not(command: str) -> None:
     evaluation = POLICY.evaluate(command, context=CONTEXT)
     assert evaluation.action < PolicyAction.DENY, evaluation.reason
+
+
+ASKED = [
+    # a secret, by whatever way it comes
+    'cat <<< "$SECRET"',
+    "cat <<E\n$API_TOKEN\nE",
+    "x=$SECRET; echo $x",
+    'x=$SECRET; y=${x:1}; echo "$y"',
+    "x=$(echo $SECRET); cat <<< $x",
+    "for x in $SECRET; do echo $x; done",
+    "echo ${TOKEN:0:4}",
+    # arithmetic with what a command printed
+    "x=$(cat f); (( x ))",
+    "x=$(cat f); echo $((x + 1))",
+    "x=$(cat f); [[ $x -eq 1 ]]",
+    "[[ $(cat f) -eq 1 ]]",
+    "echo $(( $(cat f) + 1 ))",
+    "x=$(cat f); let y=x",
+    "x=$(cat f); declare -i y=$x",
+    "x=$(cat f); y=$x; echo ${a[y]}",
+    "read x < f; (( x ))",
+    "cat f | while read x; do (( t += x )); done",
+    "for x in $(cat f); do (( x )); done",
+]
+
+
+@pytest.mark.parametrize("command", ASKED)
+def test_it_is_asked_about(command: str) -> None:
+    evaluation = POLICY.evaluate(command, context=CONTEXT)
+    assert evaluation.action is PolicyAction.ASK, evaluation.reason
+
+
+ALLOWED = [
+    "n=$(wc -l < f); (( n > 3 ))",
+    "n=$(grep -c x f); if [[ $n -gt 0 ]]; then echo yes; fi",
+    "n=$(date +%s); echo $((n - 5))",
+    "n=$(cat f | wc -l | tr -d ' '); echo $((n + 1))",
+    'x=$(cat f); echo "$x"',
+    'x=$(cat f); [ "$x" -eq 1 ] && echo a',
+    "x=$(cat f); n=3; echo $((n + 1))",
+    "i=0; for f in *.py; do i=$((i+1)); done; echo $i",
+    'x=$(cat f); [[ -n $x ]] && echo "$x"',
+    'cat <<< "$x"',
+    "for i in $(seq 1 5); do echo $((i * 2)); done",
+    'x=$SECRET; test -n "$x"',
+]
+
+
+@pytest.mark.parametrize("command", ALLOWED)
+def test_it_is_allowed(command: str) -> None:
+    evaluation = POLICY.evaluate(command, context=CONTEXT)
+    assert evaluation.action is PolicyAction.ALLOW, evaluation.reason

@@ -44,6 +44,8 @@ class Tally:
     reasons: dict[str, list[str]] = field(default_factory=dict)
 
     def note_opaque(self, reason: str, text: str) -> None:
+        if reason.startswith("it takes what a command printed"):
+            return  # it was read to its end
         self.opaque += 1
         self.reasons.setdefault(reason, []).append(text)
 

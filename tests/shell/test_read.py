@@ -36,8 +36,8 @@ COMPOUND = [
     ),
     ("select x in a b; do c; done", ["x='a b'? [loop]", "c [loop]"]),
     (
-        "for ((i=$(a); i<`b`; i++)); do c; done",
-        ["i='…'? [loop]", "a [substitution] in 0", "b [substitution] in 0", "c [loop]"],
+        "for ((i=$(nproc); i<`nproc`; i++)); do c; done",
+        ["i='…'? [loop]", "nproc [substitution] in 0", "nproc [substitution] in 0", "c [loop]"],
     ),
     ("for ((;;)) { a; }", ["[loop]", "a [loop]"]),
     (
@@ -65,7 +65,7 @@ COMPOUND = [
         'a | while read x; do b "$x"; done',
         ["a [pipeline]", "x='…'? read x [pipeline loop] from 0", "b <…:value> [pipeline loop] from 0"],
     ),
-    ("(( a = $(b) )) && c", ["a='…'? '((' a = '$(b)' '))'", "b [substitution] in 0", "c [conditional]"]),
+    ("(( a = $(nproc) )) && c", ["a='…'? '((' a = '$(nproc)' '))'", "nproc [substitution] in 0", "c [conditional]"]),
     (
         "[[ -f $(a) && b == $(c) || ! d ]]",
         ["'[[' -f <…:words> '&&' b == <…:words> '||' '!' d ']]'", "a [substitution] in 0", "c [substitution] in 0"],
@@ -125,10 +125,10 @@ SUBSTITUTIONS = [
         ],
     ),
     (
-        "a ${x:$(b):$(c)} ${x[$(d)]}",
-        ["a <…:words> <…:words>", "b [substitution] in 0", "c [substitution] in 0", "d [substitution] in 0"],
+        "a ${x:$(nproc):$(nproc)} ${x[$(nproc)]}",
+        ["a <…:words> <…:words>", *["nproc [substitution] in 0"] * 3],
     ),
-    ("a $((1 + $(b))) $[$(c)]", ["a <…:value> <…:value>", "b [substitution] in 0", "c [substitution] in 0"]),
+    ("a $((1 + $(nproc))) $[$(nproc)]", ["a <…:value> <…:value>", *["nproc [substitution] in 0"] * 2]),
     (
         "a <(b) >(c; d)",
         [
@@ -149,7 +149,7 @@ SUBSTITUTIONS = [
     ('"$(a)" b', ["<…:value> b", "a [substitution] in 0"]),
     ("x=$(a) y=`b` c", ["export x='…'? export y='…'? c", "a [substitution] in 0", "b [substitution] in 0"]),
     ("x=(a $(b) `c`)", ["x='a … …'?", "b [substitution] in 0", "c [substitution] in 0"]),
-    ("x[$(a)]=1", ["x=1?", "a [substitution] in 0"]),
+    ("x[$(nproc)]=1", ["x=1?", "nproc [substitution] in 0"]),
     (
         "declare -A x=([$(a)]=$(b))",
         ["x='[…]=…'? declare -A <x=[…]=…:value:x=>", "a [substitution] in 0", "b [substitution] in 0"],

@@ -4,6 +4,7 @@ Compound commands: groups, tests, conditions, loops and functions.
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 _COMPARES = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
+_COMPARED = re.compile(r"(\S+)\s+-(?:eq|ne|lt|le|gt|ge)\s+(\S+)")
 _EXPRESSIONS = frozenset(
     ("binary_expression", "unary_expression", "parenthesized_expression", "postfix_expression", "ternary_expression")
 )
@@ -85,8 +87,13 @@ def test(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:
     draft, words = Draft(), reader.words
     # Within [[ ]] the words of a command are not told by blanks alone.
     records, words.records = words.records, opener.type == "["
+    words.marks = 0
     _operands(reader, node, index, draft.words, is_arithmetic=is_arithmetic)
     argv = draft.words.argv
+    if words.marks and opener.type == "[[":
+        compared = [each for found in _COMPARED.finditer(words.slice(node)) for each in found.groups()]
+        if compared:
+            words.check_arithmetic(" ".join(compared), words.marks if "$(" in words.slice(node) else 0)
     if is_arithmetic or (opener.type == "[[" and not _COMPARES.isdisjoint(argv)):
         words.note_assigned(" ".join(argv))
     words.records = records
@@ -158,6 +165,7 @@ def for_loop(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:
     place = place.deeper().with_setting(Setting.LOOP)
     index = reader.found.reserve()
     items = Words()
+    reader.words.marks = 0
     name = ""
     body: list[Node] = []
     for child in node.children:
@@ -176,6 +184,8 @@ def for_loop(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:
     variables = reader.found.variables
     values = items.argv or [variables.get("@")]
     variables.set(name, SPLIT.join(values))
+    if reader.words.marks:
+        variables.mark(name, reader.words.marks)
     value = " ".join(values).replace(SPLIT, " ")
     # The words of a loop are no command, but their substitutions are inside one.
     _put_wordless(reader, index, node, place, (Assignment(variables.target(name), value, is_known=False),))

@@ -4,16 +4,17 @@ What a command leaves to those behind it: variables, the directory, files.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sandboxkit.model import UNKNOWN, Assignment, Setting, SimpleCommand
 from sandboxkit.shell._escape import printed
-from sandboxkit.shell._stdin import stdin_of
+from sandboxkit.shell._stdin import prints_number, stdin_of
 from sandboxkit.shell._tables import DECLARES
 from sandboxkit.shell._unsure import UnsureError
 from sandboxkit.shell._unwrap import Stdin
-from sandboxkit.shell._variables import SPLIT
+from sandboxkit.shell._variables import OUTPUT, SPLIT
 
 if TYPE_CHECKING:
     from sandboxkit.shell._found import Found
@@ -30,6 +31,7 @@ _READS = {"read": "REPLY", "mapfile": "MAPFILE", "readarray": "MAPFILE"}
 """
 Builtins that set variables to what they read, with the one they set where none is named.
 """
+_NAMES = re.compile(r"[A-Za-z_]\w*")
 _PRINTS = frozenset(("cat", "echo", "printf"))
 _MOVES = frozenset(("cd", "pushd", "popd"))
 _SAME_SHELL = frozenset(("command", "builtin", "eval", "time"))
@@ -44,6 +46,8 @@ def with_declared(part: SimpleCommand, variables: Variables) -> SimpleCommand:
     program = part.program
     if _NEEDS.get(program, part.argv[1:2]) != part.argv[1:2]:
         return part
+    if program == "let" and (any(map(variables.is_output, _NAMES.findall(" ".join(part.argv)))) or _has_output(part)):
+        variables.evaluates_output = True
     exported = program == "export" or any(word.startswith("-") and "x" in word for word in part.argv[1:])
     unknown = {index for index, _ in part.unknown}
     named = {assignment.name for assignment in part.assignments}
@@ -62,6 +66,10 @@ def with_declared(part: SimpleCommand, variables: Variables) -> SimpleCommand:
     if part.argv[1:2] == ("-n",) and program in DECLARES:
         variables.references.update((each.name, each.value) for each in assignments)
     return replace(part, assignments=tuple(assignments))
+
+
+def _has_output(part: SimpleCommand) -> bool:
+    return any(doubt.is_output for _, doubt in part.unknown)
 
 
 def noted(part: SimpleCommand, found: Found, inherited: Stdin | None, cwd: str | None) -> str | None:
@@ -91,8 +99,11 @@ def noted(part: SimpleCommand, found: Found, inherited: Stdin | None, cwd: str |
     elif argv[0] in _READS:
         text = (stdin_of(part, found.parts, inherited) or Stdin(UNKNOWN)).text.strip()
         text = text if argv[0] == "read" else text.replace("\n", SPLIT)
+        is_number = bool(part.reads_from) and all(prints_number(found.parts[at], found.parts) for at in part.reads_from)
         for name in (*argv[1:], _READS[argv[0]]):
             variables.set(name, text)
+            if UNKNOWN in text and not is_number:
+                variables.mark(name, OUTPUT)
     return cwd
 
 

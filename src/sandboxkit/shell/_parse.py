@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 from sandboxkit.errors import CommandError
 from sandboxkit.model import Command, Setting, SimpleCommand
@@ -24,6 +23,9 @@ MAX_TEXT = 10_000
 Characters of text that are read. Longer text is not looked at, and denied.
 """
 
+# Looked up on its class, a member takes ten times as long.
+_SUSPECT = Setting.SUSPECT
+_EVALUATES = "it takes what a command printed for arithmetic, which can run commands"
 _MAX_WORD_BYTES = 128 * 1024 - 1
 """
 Source: execve(2), MAX_ARG_STRLEN, less the final NUL byte.
@@ -129,6 +131,8 @@ def _text(text: str) -> Command:
         return _unread(text, "it stands too deep within itself")
     if not found.parts:
         return Command(source=text, parts=(), opaque="it holds no command")
+    if found.variables.evaluates_output:
+        return Command(text, _suspected(found, (0, len(text))), opaque=_EVALUATES)
     return Command(text, tuple(found.parts), functions=frozenset(found.functions))
 
 
@@ -149,6 +153,8 @@ def _plain(source: str | None, argv: tuple[str, ...], span: tuple[int, int] | No
         return Command(source, _suspected(found, span), opaque=str(problem), argv=argv)
     except (TooMuchError, RecursionError) as problem:
         return Command(source, (), opaque=str(problem), unread=True, argv=argv)
+    if found.variables.evaluates_output:
+        return Command(source, _suspected(found, span), opaque=_EVALUATES, argv=argv)
     return Command(source, tuple(found.parts), argv=argv, functions=frozenset(found.functions))
 
 
@@ -172,7 +178,21 @@ def _suspected(found: Found, span: tuple[int, int] | None) -> tuple[SimpleComman
     # One that was not read to its end has no place of its own yet, and words of a list
     # stand in no text.
     return tuple(
-        replace(part, setting=part.setting | Setting.SUSPECT, span=span and (part.span or span)) for part in found.parts
+        SimpleCommand(
+            part.argv,
+            span and (part.span or span),
+            part.unknown,
+            part.assignments,
+            part.redirects,
+            part.setting | _SUSPECT,
+            part.reads_from,
+            part.inside,
+            part.outer,
+            part.function,
+            part.cwd,
+            part.own,
+        )
+        for part in found.parts
     )
 
 

@@ -12,7 +12,7 @@ from sandboxkit.shell._escape import printed
 from sandboxkit.shell._lexer import Lexer
 from sandboxkit.shell._prepare import Prepared, prepare
 from sandboxkit.shell._source import SPACE, Source
-from sandboxkit.shell._stdin import stdin_of
+from sandboxkit.shell._stdin import prints_number, stdin_of
 from sandboxkit.shell._tokens import Tokens
 from sandboxkit.shell._tree import SYNTAX, syntax_tree
 from sandboxkit.shell._unsure import UnsureError
@@ -142,10 +142,10 @@ class Reader:
             self.found.parts[index] = SimpleCommand((), span, assignments=assignments, setting=self.place.setting)
         self.tokens.compare(self.words.seen, Lexer(self.source.text))
 
-    def read_document(self, body: str) -> None:
+    def read_document(self, body: str) -> int:
         """
         Reads the substitutions in *body*, text that expands as within double quotes but
-        in which quotes mean nothing.
+        in which quotes mean nothing; returns its marks.
 
         Raises:
             UnsureError: It is not certain what it means.
@@ -163,6 +163,7 @@ class Reader:
         body_node = bodies[0]
         self.words.document(body_node, self.place.inside)
         self.tokens.compare(self.words.seen, Lexer(self.source.text, (body_node.start_byte, body_node.end_byte)))
+        return self.words.marks
 
     def _tree(self, prepared: Prepared) -> Node:
         self.found.take(len(prepared.text))
@@ -245,9 +246,10 @@ class Reader:
     def _within(self, place: Place, span: Span) -> Reader:
         return Reader(self.starter, self._kinds, place, span=span, cwd=self.cwd)
 
-    def expand(self, body: str, part: int, span: Span) -> None:
+    def expand(self, body: str, part: int, span: Span) -> int:
         """
-        Reads the substitutions in *body*, which stands at *span* within *part*.
+        Reads the substitutions in *body*, which stands at *span* within *part*; returns
+        its marks.
 
         Raises:
             UnsureError: It is not certain what it means.
@@ -255,7 +257,7 @@ class Reader:
         """
         place, span = self.place.within(part), self._span or span
         try:
-            self._within(place, span).read_document(body)
+            return self._within(place, span).read_document(body)
         except UnsureError:
             self.starter.suspect(body, place, span)
             raise
@@ -286,7 +288,8 @@ class Reader:
         first, cwd, words = len(self.found.parts), self.cwd, self.words
         assigned, words.assigned = words.assigned, []
         records, words.records = words.records, True
-        children = node.children
+        children, parts = node.children, self.found.parts
+        last: tuple[int, ...] = ()
         opener = children[0].type
         place = self.place.within(part, (part,) if opener == ">(" else ())
         if opener == "`" and "\\" in words.slice(node):
@@ -296,12 +299,13 @@ class Reader:
             self._within(place, self.source.span_of(node.start_byte, node.end_byte)).read(text)
         else:
             self.tokens.walked.append((node.start_byte, node.end_byte))
-            self.statements(children[1:-1], place)
+            last = self.statements(children[1:-1], place)
             if opener == ">(":
                 self.fed.append((first, part))
         self.cwd = cwd
         words.records = records
         words.assigned = assigned + words.assigned
+        words.is_number = len(last) == 1 and prints_number(parts[last[0]], parts)
         return self._printed(first)
 
     def _printed(self, first: int) -> str | None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from sandboxkit.model import Redirect
+from sandboxkit.model import UNKNOWN, Doubt, Redirect, SimpleCommand, Unknown
 from sandboxkit.shell._unsure import UnsureError
+from sandboxkit.shell._variables import SECRET
 from sandboxkit.shell._word import Words
 
 if TYPE_CHECKING:
@@ -111,6 +112,8 @@ def _redirected(reader: Reader, operator: str, targets: Words, part: int) -> lis
     target = " ".join(targets.argv)
     is_known = not targets.unknown and len(targets.argv) == 1
     if operator == "<<<":
+        if any(doubt.is_secret for doubt in targets.unknown.values()):
+            _print_secret(reader, part)
         return [Redirect("<<<", target + "\n", is_known)]
     if operator == "<<":
         return [_document(reader, reader.source.document(target), part)]
@@ -119,9 +122,28 @@ def _redirected(reader: Reader, operator: str, targets: Words, part: int) -> lis
     return [Redirect(operator, target, is_known)]
 
 
+def _print_secret(reader: Reader, part: int) -> None:
+    """
+    Adds what hands a text with a secret to *part*, as `echo` would.
+    """
+    index = reader.found.reserve()
+    place = reader.place.within(part)
+    doubt = Unknown(Doubt.VALUE, is_secret=True)
+    reader.found.parts[index] = SimpleCommand(
+        ("echo", UNKNOWN),
+        reader.source.span_of(0, len(reader.source.data)),
+        ((1, doubt),),
+        setting=place.setting,
+        inside=part,
+        outer=place.outer,
+        function=place.function,
+    )
+
+
 def _document(reader: Reader, document: HereDocument, part: int) -> Redirect:
     body = document.body
     if document.is_literal or ("$" not in body and "`" not in body and "\\" not in body):
         return Redirect("<<", body)
-    reader.expand(body, part, (document.start, document.start + len(body)))
+    if reader.expand(body, part, (document.start, document.start + len(body))) & SECRET:
+        _print_secret(reader, part)
     return Redirect("<<", body, is_known=False)

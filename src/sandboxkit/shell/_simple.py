@@ -116,6 +116,8 @@ def declaration(reader: Reader, node: Node, place: Place, outside: Sequence[Node
             raise UnsureError(f"it has {kind!r} where the reader does not expect it")
     for child in outside:
         redirect(reader, child, index, draft)
+    if any(word.startswith("-") and "i" in word for word in words.argv[1:]):
+        reader.words.check_arithmetic(" ".join(each.name for each in draft.assignments))
     if any(word.startswith("-") and "n" in word for word in words.argv[1:]):
         reader.found.variables.references.update((each.name, each.value) for each in draft.assignments)
     return finish(reader, index, node, draft, place, outside)
@@ -143,9 +145,12 @@ def _assignment(reader: Reader, node: Node, part: int, *, exported: bool) -> Ass
     # Whether an assignment ends at a bracket within brackets, bash tells by its quotes.
     if not name.isidentifier() or (target.type == "subscript" and reader.words.slice(target).count("[") > 1):
         raise UnsureError("it has an assignment the reader does not know")
+    reader.words.marks = 0
     value, is_known = _value(reader, rest, part)
     variables = reader.found.variables
     variables.set(name, value, appends=operator.type == "+=")
+    if reader.words.marks:
+        variables.mark(name, reader.words.marks)
     text = value.replace(SPLIT, " ")
     if holds_code(text):
         # Whoever expands it once more runs it: eval, ${…@P}, arithmetic, PS4.

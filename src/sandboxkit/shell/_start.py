@@ -101,7 +101,7 @@ class Starter:
         setting = part.setting | _WRAPPED | _SUSPECT
         inner = Place(setting, part.inside, index, part.reads_from, name, stdin, place.depth + 1)
         variables = found.variables
-        before = variables.positional()
+        before, evaluates = variables.positional(), variables.evaluates_output
         found.calls.add(name)
         variables.set_arguments(part.argv[1:])
         if _SHIFTS.search(body):
@@ -115,6 +115,7 @@ class Starter:
         finally:
             found.calls.discard(name)
             variables.values.update(before)
+            variables.evaluates_output = evaluates
 
     def add(
         self,
@@ -219,12 +220,16 @@ class Starter:
         if inner.arguments:
             self.found.variables.set_arguments(inner.arguments[1:])
             self.found.variables.set("0", inner.arguments[0])
+        evaluates = self.found.variables.evaluates_output
         try:
             self._read(self, text, place, span, _cwd(part, inner))
         except UnsureError:
             if not int.__and__(place.setting, _SUSPECT):
                 raise
             self.suspect(text, place, span)
+        if int.__and__(place.setting, _SUSPECT):
+            # It may be no command at all.
+            self.found.variables.evaluates_output = evaluates
 
 
 def _owning(part: SimpleCommand, own: int) -> SimpleCommand:

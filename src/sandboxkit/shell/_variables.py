@@ -6,11 +6,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["SPLIT", "Variables"]
+__all__ = ["OUTPUT", "SECRET", "SPLIT", "Variables"]
 
 SPLIT = "\ue0ff"
 """
 Stands between the items of a list: an array, the words of a loop, the arguments of `set`.
+"""
+SECRET, OUTPUT = 1, 2
+"""
+Marks of a value: a secret is part of it; something that a command printed is.
 """
 _MAX_VALUE = 500
 _POSITIONAL = "@*0123456789"
@@ -30,11 +34,13 @@ class Variables:
     """
     Values for a guess: the last one set before in the text, whatever branch it is in.
     A variable the text does not set is empty, as the environment of a box is not the
-    caller's.
+    caller's. `evaluates_output` says whether bash takes for arithmetic what a command printed.
     """
 
     values: dict[str, str] = field(default_factory=lambda: dict(_PRESET))
     references: dict[str, str] = field(default_factory=dict)
+    evaluates_output: bool = False
+    marks: dict[str, int] = field(default_factory=dict)
 
     def copy(self) -> Variables:
         """
@@ -61,6 +67,19 @@ class Variables:
         name = self.references.get(name, name)
         value = self.values.get(name, "") + value if appends else value
         self.values[name] = value[:_MAX_VALUE]
+
+    def mark(self, name: str, marks: int) -> None:
+        """
+        Marks the value of *name*, whatever it is set to later: that may be in another branch.
+        """
+        name = self.references.get(name, name)
+        self.marks[name] = self.marks.get(name, 0) | marks
+
+    def is_output(self, name: str) -> bool:
+        """
+        Whether what a command printed is part of the value of *name*.
+        """
+        return self.marks.get(self.references.get(name, name), 0) & OUTPUT != 0
 
     def set_arguments(self, arguments: tuple[str, ...]) -> None:
         """

@@ -13,7 +13,7 @@ from sandboxkit.model import PIPES, UNKNOWN, Doubt, Unknown
 from sandboxkit.shell._braces import braces
 from sandboxkit.shell._escape import unescape
 from sandboxkit.shell._unsure import UnsureError
-from sandboxkit.shell._variables import SPLIT, Variables
+from sandboxkit.shell._variables import OUTPUT, SECRET, SPLIT, Variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -189,7 +189,7 @@ class WordReader:
         evaluate: Reads shell text that expands within the part of that index.
     """
 
-    __slots__ = ("_data", "_evaluate", "_substitute", "_variables", "assigned", "records", "seen")
+    __slots__ = ("_data", "_evaluate", "_substitute", "_variables", "assigned", "is_number", "marks", "records", "seen")
 
     def __init__(
         self,
@@ -199,9 +199,11 @@ class WordReader:
         evaluate: Callable[[str, int, int], None],
     ) -> None:
         self._data = data
+        self.is_number = False
         self.seen: set[tuple[int, int]] = set()
         self.records = True
         self.assigned: list[str] = []
+        self.marks = 0
         self._variables = variables
         self._substitute = substitute
         self._evaluate = evaluate
@@ -427,8 +429,16 @@ class WordReader:
         is_list = name in _LISTS
         if not self._variables.get(name) and _SECRET.search(name):
             word.is_secret = True
+            self.marks |= SECRET
+        if self._variables.marks:
+            self._mark(word, name)
         word.doubts(_WORDS if is_list or (not quoted and name not in _NUMERIC) else _VALUE)
         self._guess(word, self._variables.get(name), quoted=quoted and not is_list)
+
+    def _mark(self, word: _Word, name: str) -> None:
+        marks = self._variables.marks.get(name, 0)
+        self.marks |= marks
+        word.is_secret |= marks & SECRET != 0
 
     def _guess(self, word: _Word, value: str, *, quoted: bool) -> None:
         if not quoted:
@@ -459,6 +469,8 @@ class WordReader:
         if operator == "@" and not (len(inner) > 1 and inner[1].type in ("Q", "L", "U", "u", "a", "A", "K", "k", "E")):
             self._evaluate(self._variables.get(name), part, node.start_byte)
             raise UnsureError("it has an expansion that runs what is in a variable ('${…@P}')")
+        if self._variables.marks and sign != "#" and operator not in (":+", "+"):
+            self._mark(word, name)
         if not inner and not sign:
             if is_list:
                 word.doubts(_WORDS)
@@ -469,6 +481,7 @@ class WordReader:
         word.doubts(_WORDS if is_list or not quoted else _VALUE)
         if sign != "#" and operator not in (":+", "+") and _SECRET.search(name):
             word.is_secret = True
+            self.marks |= SECRET
         self._modified(word, name, inner, part, quoted=quoted)
 
     def name(self, node: Node, part: int) -> tuple[str, bool]:
@@ -546,7 +559,11 @@ class WordReader:
 
     def _command(self, word: _Word, node: Node, part: int, *, quoted: bool) -> None:
         word.doubts(_VALUE if quoted else _WORDS, is_output=True)
+        before, self.marks = self.marks, 0
         word.printed = output = self._substitute(node, part)
+        self.marks = before | (self.marks & SECRET) if self.marks else before
+        if not self.is_number and (output is None or UNKNOWN in output):
+            self.marks |= OUTPUT
         self._guess(word, UNKNOWN if output is None else output.rstrip("\n"), quoted=quoted)
 
     def arithmetic(self, node: Node, part: int) -> None:
@@ -566,11 +583,22 @@ class WordReader:
         Notes the variables that *text* sets where bash takes it for arithmetic; what is in
         variables is taken for it too.
         """
+        if self._variables.marks:
+            self.check_arithmetic(text)
         self.assigned += (found[1] or found[2] for found in _ASSIGNS.finditer(text))
         for name in _NAMES.findall(text) if depth < _MAX_VALUES else ():
             value = self._variables.get(name)
             if value and value != text:
                 self.note_assigned(value, depth + 1)
+
+    def check_arithmetic(self, text: str, marks: int = 0) -> None:
+        """
+        Notes arithmetic with what a command printed, where a variable in *text* holds such
+        or *marks* say so: bash runs a substitution in a subscript there. Source: bash(1),
+        "ARITHMETIC EVALUATION".
+        """
+        if marks & OUTPUT or any(map(self._variables.is_output, _NAMES.findall(text))):
+            self._variables.evaluates_output = True
 
     def operand(self, node: Node, part: int) -> None:
         """
@@ -591,7 +619,10 @@ class WordReader:
             self.arithmetic(node, part)
             return
         word = _Word()
+        before, self.marks = self.marks, 0
         self._piece(word, node, part, quoted=True)
+        self.check_arithmetic("", self.marks)
+        self.marks |= before
         self.note_assigned(unmasked(word.text))
         self.code(unmasked(word.text), part, node.start_byte)
 
