@@ -8,6 +8,7 @@ import pytest
 
 from sandboxkit.model import EvaluationContext, Level, PolicyAction
 from sandboxkit.policy import ExecPolicy, FloorRow, PolicyRule
+from sandboxkit.policy._builtin import expanded
 from sandboxkit.policy._examples import EXAMPLE_CONTEXT
 from sandboxkit.policy._problems import rule_problems, set_problems
 
@@ -279,3 +280,14 @@ def test_a_trusted_directory_of_the_context_counts() -> None:
     context = EvaluationContext(trusted_directories=("/opt/tools/bin",))
     assert POLICY.evaluate("/opt/tools/bin/ls", context=context).action is PolicyAction.ALLOW
     assert POLICY.evaluate("/usr/bin/ls", context=context).action is PolicyAction.ASK
+
+
+def test_a_list_is_named_in_the_built_in_table_alone() -> None:
+    assert not [rule.id for rule in RULES if "@dotenv" in rule.constraints.denied_arguments]
+    assert expanded(["a", "@b", "c"], {"b": ["x", "y"]}) == ["a", "x", "y", "c"]
+    with pytest.raises(KeyError):
+        expanded(["@c"], {})
+    row = {"id": "mine", "prefix": ["mine"], "action": "allow", "constraints": {"denied_arguments": ["@dotenv"]}}
+    policy = ExecPolicy.from_dict({"rules": [row]})
+    assert policy.is_allowed("mine .env")
+    assert not policy.is_allowed("mine @dotenv")

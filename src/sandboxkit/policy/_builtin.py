@@ -50,10 +50,26 @@ def builtin_layer() -> Layer:
 
 
 def _rows(category: str) -> list[dict[str, object]]:
-    rows = _table(category)["rules"]
-    if not isinstance(rows, list):
+    table = _table(category)
+    rows, lists = table["rules"], table.get("lists", {})
+    if not isinstance(rows, list) or not isinstance(lists, dict):
         raise TypeError(f"data/{category}.toml has no list of rules")
+    if lists:
+        for row in rows:
+            constraints = row.get("constraints", {})
+            if denied := constraints.get("denied_arguments"):
+                constraints["denied_arguments"] = expanded(denied, lists)
     return rows
+
+
+def expanded(patterns: list[str], lists: dict[str, list[str]]) -> list[str]:
+    """
+    *patterns* with each `@name` replaced by the list of that name.
+
+    Raises:
+        KeyError: There is no such list.
+    """
+    return [each for pattern in patterns for each in (lists[pattern[1:]] if pattern[:1] == "@" else (pattern,))]
 
 
 @cache
