@@ -313,5 +313,23 @@ def _rule(row: object, level: Level, *, looks_into: bool) -> tuple[PolicyRule | 
     try:
         rule = row if isinstance(row, PolicyRule) else PolicyRule.model_validate(dict(row))
     except ValidationError as error:
-        return None, list(said(error))
+        meant = _without_unknown(row, error)
+        more = [] if meant is None else rule_problems(meant, level, looks_into=looks_into)
+        return None, [*said(error), *more]
     return rule, list(rule_problems(rule, level, looks_into=looks_into))
+
+
+def _without_unknown(row: object, error: ValidationError) -> PolicyRule | None:
+    """
+    The rule that *row* would be without the keys nobody knows, if those are all that is
+    wrong with it: its other mistakes are reported with them.
+    """
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    if any(problem["type"] != "extra_forbidden" or len(problem["loc"]) > 1 for problem in found):
+        return None
+    unknown = {problem["loc"][0] for problem in found}
+    known = {key: value for key, value in row.items() if key not in unknown} if isinstance(row, Mapping) else {}
+    try:
+        return PolicyRule.model_validate(known)
+    except ValidationError:
+        return None
