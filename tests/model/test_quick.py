@@ -40,7 +40,7 @@ def test_is_an_object_of_its_class_without_a_dictionary() -> None:
 def test_cannot_be_changed() -> None:
     pair = Pair(1)
     with pytest.raises(FrozenInstanceError):
-        pair.left = 2  # type: ignore[misc]
+        pair.left = 2  # type: ignore[misc]  # the test's own mistake
     with pytest.raises(FrozenInstanceError):
         del pair.left
 
@@ -48,7 +48,7 @@ def test_cannot_be_changed() -> None:
 def test_looks_hashes_and_compares_as_any_dataclass() -> None:
     assert repr(Pair(1, (2,))) == "Pair(left=1, right=(2,))"
     assert hash(Pair(1, (2,))) == hash(Plain(1, (2,)))
-    assert Pair(1) != Plain(1)  # type: ignore[comparison-overlap]
+    assert Pair(1) != Plain(1)  # type: ignore[comparison-overlap]  # the test's own mistake
 
 
 def test_is_replaced_copied_and_pickled() -> None:
@@ -59,6 +59,6 @@ def test_is_replaced_copied_and_pickled() -> None:
 
 def test_wrong_arguments_are_refused_as_by_any_class() -> None:
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'left'"):
-        Pair()  # type: ignore[call-arg]
+        Pair()  # type: ignore[call-arg]  # the test's own mistake
     with pytest.raises(TypeError, match="unexpected keyword argument 'middle'"):
-        Pair(1, middle=2)  # type: ignore[call-arg]
+        Pair(1, middle=2)  # type: ignore[call-arg]  # the test's own mistake

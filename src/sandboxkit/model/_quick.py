@@ -31,12 +31,11 @@ def quick(cls: type[_T]) -> type[_T]:
     twin = type(cls.__name__, (), {"__slots__": tuple(field.name for field in declared)})
     known: dict[str, Any] = {"_twin": twin, "_new": object.__new__}
     known.update({f"_{field.name}": field.default for field in declared if field.default is not MISSING})
-    # The same way in which dataclasses make their methods; all names come from the class.
-    exec(_source(declared), known)  # noqa: S102
+    exec(_source(declared), known)  # noqa: S102 - as dataclasses make their methods; all names come from the class
     made = known["__new__"]
     made.__qualname__ = f"{cls.__qualname__}.__new__"
-    cls.__new__ = made  # type: ignore[method-assign]
-    cls.__reduce__ = _reduced  # type: ignore[method-assign]
+    cls.__new__ = made  # type: ignore[method-assign]  # this is what it is for
+    cls.__reduce__ = _reduced  # type: ignore[method-assign]  # copies and pickles go through __new__ too
     del cls.__init__
     return cls
 
