@@ -132,7 +132,7 @@ def _text(text: str) -> Command:
     if not found.parts:
         return Command(source=text, parts=(), opaque="it holds no command")
     if found.variables.evaluates_output:
-        return Command(text, _suspected(found, (0, len(text))), opaque=_EVALUATES)
+        return _suspect(text, found, _EVALUATES)
     return Command(text, tuple(found.parts), functions=frozenset(found.functions))
 
 
@@ -150,11 +150,11 @@ def _plain(source: str | None, argv: tuple[str, ...], span: tuple[int, int] | No
         with suppress(TooMuchError):
             for text in (source or " ".join(argv), *(word for word in argv if " " in word)):
                 read_roughly(text, found, span=span)
-        return Command(source, _suspected(found, span), opaque=str(problem), argv=argv)
+        return _suspect(source, found, str(problem), span, argv)
     except (TooMuchError, RecursionError) as problem:
         return Command(source, (), opaque=str(problem), unread=True, argv=argv)
     if found.variables.evaluates_output:
-        return Command(source, _suspected(found, span), opaque=_EVALUATES, argv=argv)
+        return _suspect(source, found, _EVALUATES, span, argv)
     return Command(source, tuple(found.parts), argv=argv, functions=frozenset(found.functions))
 
 
@@ -171,13 +171,24 @@ def _opaque(text: str, problem: str, found: Found) -> Command:
             read(text, found)
     with suppress(TooMuchError):
         read_roughly(text, found)
-    return Command(text, _suspected(found, (0, len(text))), opaque=problem)
+    return _suspect(text, found, problem)
 
 
-def _suspected(found: Found, span: tuple[int, int] | None) -> tuple[SimpleCommand, ...]:
+def _suspect(
+    source: str | None,
+    found: Found,
+    problem: str,
+    span: tuple[int, int] | None = None,
+    argv: tuple[str, ...] | None = None,
+) -> Command:
+    """
+    An opaque command, with what was found in it.
+    """
+    if argv is None and source is not None:
+        span = (0, len(source))
     # One that was not read to its end has no place of its own yet, and words of a list
     # stand in no text.
-    return tuple(
+    parts = tuple(
         SimpleCommand(
             part.argv,
             span and (part.span or span),
@@ -194,6 +205,7 @@ def _suspected(found: Found, span: tuple[int, int] | None) -> tuple[SimpleComman
         )
         for part in found.parts
     )
+    return Command(source, parts, opaque=problem, argv=argv, functions=frozenset(found.functions))
 
 
 def _has_invisible(text: str) -> bool:
