@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAX_FDS = 250
+PATIENCE = 3.0  # seconds a supervisor has to end its box
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 CLONE_NEWNS = 0x00020000
@@ -297,7 +298,9 @@ class Box:
     One launched command and the processes that came of it.
     """
 
-    def __init__(self, control: socket.socket, pid: int, status: int, timeout: float | None) -> None:
+    def __init__(self, control: socket.socket, pid: int, status: int, order: dict[str, Any]) -> None:
+        timeout: float | None = order["timeout"]
+        self.end_signal: int | None = order["end_signal"]
         self.control = control
         self.pid = pid
         self.pidfd = os.pidfd_open(pid)
@@ -310,9 +313,15 @@ class Box:
 
     def kill(self) -> None:
         """
-        Ends the box: through its first process where that is known.
+        Ends the box: through its first process where that is known, or through a
+        supervisor that can end all of it at one stroke and has a moment to do so.
         """
         self.is_killed = True
+        if self.end_signal is not None:
+            self.send(self.end_signal)
+            self.end_signal = None
+            self.deadline = time.monotonic() + PATIENCE
+            return
         self.send(signal.SIGKILL)
         try:
             os.killpg(self.pid, signal.SIGKILL)
@@ -525,7 +534,8 @@ class Broker:
         for box in self.boxes.values():
             if box.deadline is not None and box.deadline <= now:
                 box.deadline = None
-                box.records["ended"] = "timed_out"
+                if not box.is_killed:
+                    box.records["ended"] = "timed_out"
                 box.kill()
         return bool(events)
 
@@ -610,7 +620,7 @@ class Broker:
             return
         finally:
             os.close(report)
-        box = Box(control, pid, status, order["timeout"])
+        box = Box(control, pid, status, order)
         self.boxes[pid] = box
         self.watch(box.status, lambda: self.hear(box))
         self.watch(box.pidfd, lambda: self.finish(box))
