@@ -265,13 +265,14 @@ class Supervisor:
 
     def wait(self) -> tuple[int, resource.struct_rusage]:
         """
-        The command's wait status and usage; other children are only collected.
+        The command's wait status and usage; other children are only collected. A command
+        that has itself traced by its parent is stopped, not ended.
         """
         for number in self.early:
             self.forward(number, None)
         while True:
             pid, status, usage = os.wait4(-1, 0)
-            if pid == self.command:
+            if pid == self.command and not os.WIFSTOPPED(status):
                 return status, usage
 
     def clear(self) -> None:

@@ -41,6 +41,20 @@ System V and POSIX queues, semaphores and memory: without a namespace of its own
 would share them with every process of the user.
 """
 
+_ON_PROCESSES: dict[str, tuple[tuple[int, int], ...]] = {
+    "prlimit64": ((0, 0),),
+    "sched_setaffinity": ((0, 0),),
+    "sched_setattr": ((0, 0),),
+    "sched_setparam": ((0, 0),),
+    "sched_setscheduler": ((0, 0),),
+    "setpriority": ((0, 0), (1, 0)),  # PRIO_PROCESS
+    "ioprio_set": ((0, 1), (1, 0)),  # IOPRIO_WHO_PROCESS
+}
+"""
+Calls that set what another process of the user may use, with the (argument, value) that
+mean the caller itself. A processor time limit of a second would end it.
+"""
+
 # filter.h, seccomp.h: (code, jt, jf, k).
 _LOAD, _AND, _IF_EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06
 _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
@@ -70,7 +84,7 @@ def alone_filter(arch: str, *, families: tuple[int, ...], allow_metadata: bool) 
     refused = [*_IPC, *(() if allow_metadata else _METADATA)]
     blocks = [_block(numbers[name], [_no(errno.EPERM)]) for name in refused if name in numbers]
     blocks.append(_block(numbers["socket"], _one_of(0, 0xFFFFFFFF, families)))
-    blocks.append(_block(numbers["prlimit64"], _one_of(0, 0xFFFFFFFF, (0,), errno.EPERM)))
+    blocks += [_block(numbers[name], _own(arguments)) for name, arguments in _ON_PROCESSES.items()]
     if AF_UNIX not in families:
         blocks.append(_block(numbers["socketpair"], _one_of(1, _TYPE_MASK, (_STREAM, _SEQPACKET))))
     if not allow_metadata:
@@ -95,14 +109,24 @@ def _block(number: int, body: list[_Instruction]) -> list[_Instruction]:
     return [(_IF_EQUAL, 0, len(body), number), *body]
 
 
-def _one_of(argument: int, mask: int, values: Collection[int], error: int = errno.EACCES) -> list[_Instruction]:
+def _one_of(argument: int, mask: int, values: Collection[int]) -> list[_Instruction]:
     """
     Only where the `int` *argument* under *mask* is one of *values*.
     """
     body = [(_LOAD, 0, 0, _low(argument)), (_AND, 0, 0, mask)]
     for value in values:
         body += [(_IF_EQUAL, 0, 1, value), _PASS]
-    return [*body, _no(error)]
+    return [*body, _no(errno.EACCES)]
+
+
+def _own(arguments: tuple[tuple[int, int], ...]) -> list[_Instruction]:
+    """
+    Only where every `int` argument has its value.
+    """
+    body: list[_Instruction] = [_PASS]
+    for argument, value in reversed(arguments):
+        body = [(_LOAD, 0, 0, _low(argument)), (_IF_EQUAL, 0, len(body), value), *body]
+    return [*body, _no(errno.EPERM)]
 
 
 def _present_time() -> list[_Instruction]:

@@ -316,11 +316,11 @@ class Box:
         Ends the box: through its first process where that is known, or through a
         supervisor that can end all of it at one stroke and has a moment to do so.
         """
-        self.is_killed = True
-        if self.end_signal is not None:
+        if self.end_signal is not None and not self.is_killed:
             self.send(self.end_signal)
-            self.end_signal = None
             self.deadline = time.monotonic() + PATIENCE
+        self.is_killed = True
+        if self.end_signal is not None and self.deadline is not None:
             return
         self.send(signal.SIGKILL)
         try:

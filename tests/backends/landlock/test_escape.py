@@ -11,8 +11,10 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
 import pytest
 from tests.backends.landlock.conftest import IS_ROOT, OTHER_UID, SHARED, SYSTEM_PYTHON, workspace
 from tests.conformance.conftest import PYTHON, Act, gone, running
@@ -21,7 +23,6 @@ from sandboxkit.model import Control, Limits, SandboxSpec, Termination
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from sandboxkit.backends.landlock import LandlockBackend
 
@@ -306,3 +307,42 @@ async def test_nothing_outlives_whoever_started_it(backend: LandlockBackend, ws:
         os.kill(broker if victim_is == "broker" else application.pid, signal.SIGKILL)
         application.wait(20)
     assert gone(marker)
+
+
+async def test_what_loses_its_supervisor_is_ended_too(backend: LandlockBackend, ws: Path) -> None:
+    marker = f"unsupervised-{os.getpid()}"
+    script = "import os, time; os.fork() or os.setsid(); time.sleep(60)"
+    async with backend.open(workspace(ws)) as box, box.start([*PYTHON, script, marker], stdout=None) as process:
+        deadline = time.monotonic() + 10
+        while len(running(marker)) < 2 and time.monotonic() < deadline:  # noqa: ASYNC110 - another process gets there
+            await anyio.sleep(0.02)
+        first = min(running(marker))
+        parent = int(Path(f"/proc/{first}/stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(parent, signal.SIGKILL)
+        result = await process.wait()
+    assert result.termination is Termination.KILLED
+    assert gone(marker)
+
+
+LIMITS = Act("""
+import resource
+pid = arguments["pid"]
+soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
+attempt("limit", resource.prlimit, pid, resource.RLIMIT_CPU, (soft, hard))
+attempt("own limit", resource.prlimit, 0, resource.RLIMIT_CPU, (soft, hard))
+attempt("affinity", os.sched_setaffinity, pid, os.sched_getaffinity(0))
+attempt("priority", os.setpriority, os.PRIO_PROCESS, pid, 5)
+attempt("own priority", os.nice, 1)
+""")
+
+
+async def test_limits_and_priorities_of_others_cannot_be_set(
+    backend: LandlockBackend, ws: Path, victim: subprocess.Popen[bytes]
+) -> None:
+    async with backend.open(workspace(ws)) as box:
+        inside = await LIMITS.inside(box, pid=victim.pid)
+    control = LIMITS.outside(pid=victim.pid)
+    assert set(control.values()) == {"done"}
+    assert {what: answer for what, answer in inside.items() if answer != "done"} == dict.fromkeys(
+        ("limit", "affinity", "priority"), "EPERM"
+    )
