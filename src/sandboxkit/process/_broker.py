@@ -152,12 +152,11 @@ class IdMaps:
 
 def stage(order: dict[str, Any], namespaces: list[int | None]) -> None:
     """
-    Enters a private mount namespace that has every source, and an unprivileged uid.
+    Takes an unprivileged uid, in a new mount namespace that gets every source.
 
     Root stays the saved uid, for the way back; a program that is executed meanwhile
     does not get it, because exec overwrites the saved uid with the effective one.
     """
-    checked("unshare the mount namespace", libc.unshare(CLONE_NEWNS))
     mount(None, b"/", None, MS_REC | MS_PRIVATE, None)
     trees: list[int] = []
     try:
@@ -652,6 +651,8 @@ class Broker:
         namespaces = self.namespaces(staging)
         lend_streams(moves, staging["uid"], staging["gid"])
         home = self.home = self.home or Home()
+        # Where this is refused there is nothing to come back from, and no right to.
+        checked("unshare the mount namespace", libc.unshare(CLONE_NEWNS))
         try:
             stage(staging, namespaces)
             return spawn(order, moves)
