@@ -58,6 +58,9 @@ def answer(program: bytes, arch: str, call: str, *arguments: int) -> int:
         ("utimensat", (3, 1, 0), EPERM),
         ("utimensat", (3, WIDE, 0), EPERM),
         ("utimensat", (3, 0, WIDE), EPERM),
+        ("ioctl", (3, 0x5401), ALLOW),
+        ("ioctl", (3, 0x40086602), EPERM),
+        ("ioctl", (3, WIDE | 0x40806685), EPERM),
         ("prlimit64", (0,), ALLOW),
         ("prlimit64", (WIDE,), ALLOW),
         ("prlimit64", (7,), EPERM),
@@ -90,6 +93,7 @@ def test_families_and_modes_where_they_are_permitted(arch: str) -> None:
         ("socketpair", (AF_UNIX, 2)),
         ("fchmodat", ()),
         ("utimensat", (3, 1, 1)),
+        ("ioctl", (3, 0x40086602)),
     ]:
         assert answer(program, arch, call, *arguments) == ALLOW
     assert answer(program, arch, "socket", 10) == EACCES

@@ -35,6 +35,20 @@ Changes of mode, owner, times and attributes, which Landlock does not decide abo
 any file of the user, named or not.
 """
 
+_FILE_REQUESTS = (
+    0x40086602,  # FS_IOC_SETFLAGS
+    0x40046602,  # FS_IOC32_SETFLAGS
+    0x40087602,  # FS_IOC_SETVERSION
+    0x401C5820,  # FS_IOC_FSSETXATTR
+    0x800C6613,  # FS_IOC_SET_ENCRYPTION_POLICY
+    0x40806685,  # FS_IOC_ENABLE_VERITY, after which nobody can write the file any more
+)
+"""
+Requests of ioctl(2) that change a file that is only open for reading.
+
+Source: linux/fs.h, linux/fscrypt.h, linux/fsverity.h.
+"""
+
 _IPC = ("shmget shmat shmctl semget semop semctl semtimedop msgget msgsnd msgrcv msgctl mq_open mq_unlink").split()
 """
 System V and POSIX queues, semaphores and memory: without a namespace of its own a box
@@ -89,6 +103,7 @@ def alone_filter(arch: str, *, families: tuple[int, ...], allow_metadata: bool) 
         blocks.append(_block(numbers["socketpair"], _one_of(1, _TYPE_MASK, (_STREAM, _SEQPACKET))))
     if not allow_metadata:
         blocks.append(_block(numbers["utimensat"], _present_time()))
+        blocks.append(_block(numbers["ioctl"], _none_of(1, _FILE_REQUESTS)))
     instructions = [
         (_LOAD, 0, 0, _ARCH),
         (_IF_EQUAL, 1, 0, _TOKENS[arch]),
@@ -117,6 +132,16 @@ def _one_of(argument: int, mask: int, values: Collection[int]) -> list[_Instruct
     for value in values:
         body += [(_IF_EQUAL, 0, 1, value), _PASS]
     return [*body, _no(errno.EACCES)]
+
+
+def _none_of(argument: int, values: Collection[int]) -> list[_Instruction]:
+    """
+    Only where the `int` *argument* is none of *values*.
+    """
+    body: list[_Instruction] = [(_LOAD, 0, 0, _low(argument))]
+    for value in values:
+        body += [(_IF_EQUAL, 0, 1, value), _no(errno.EPERM)]
+    return [*body, _PASS]
 
 
 def _own(arguments: tuple[tuple[int, int], ...]) -> list[_Instruction]:

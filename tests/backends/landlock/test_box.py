@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 from tests.backends.landlock.conftest import SHARED, workspace
-from tests.conformance.conftest import gone
+from tests.conformance.conftest import gone, running
 
 from sandboxkit.backends import attack
 from sandboxkit.errors import BackendError, FileAccessError, ProgramNotExecutableError, ProgramNotFoundError
@@ -188,3 +188,36 @@ async def test_a_plan_can_be_read(backend: LandlockBackend, ws: Path) -> None:
     assert str(ws) in granted
     assert "/tmp" not in granted
     assert "command   true" in plan.describe()
+
+
+async def test_many_boxes_at_once_do_not_end_each_other(backend: LandlockBackend, ws: Path) -> None:
+    marker, before = f"many-{os.getpid()}", scratches()
+    codes: dict[int, int | None] = {}
+
+    async def one(number: int) -> None:
+        async with backend.open(workspace(ws)) as box:
+            script = f"setsid sleep 60 & sleep 0.{number % 5}; exit {number}"
+            codes[number] = (await box.run(["sh", "-c", script, marker])).exit_code
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(30):
+            tasks.start_soon(one, number)
+    assert codes == {number: number for number in range(30)}
+    assert gone(marker)
+    assert scratches() <= before
+
+
+async def test_boxes_of_one_user_cannot_reach_each_other(backend: LandlockBackend, ws: Path, outside: Path) -> None:
+    marker = f"neighbour-{os.getpid()}"
+    async with (
+        backend.open(workspace(ws)) as one,
+        backend.open(workspace(outside)) as other,
+        one.start(["sh", "-c", "echo $HOME; sleep 60 & wait", marker], stdout=-1) as process,
+    ):
+        assert process.stdout
+        home = (await process.stdout.receive()).decode().strip()
+        (pid,) = running(marker)
+        tried = await other.run(["sh", "-c", f"kill -0 {pid}; cat /proc/{pid}/environ; echo x >{home}/a; ls {home}"])
+        assert tried.stdout == b""
+        assert tried.text("stderr").count("ermitted") == 1
+        assert tried.text("stderr").count("ermission denied") == 3

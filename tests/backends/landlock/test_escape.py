@@ -75,6 +75,14 @@ async def test_files_outside_are_out_of_reach(backend: LandlockBackend, ws: Path
 
 
 OWN = Act("""
+def flags():
+    request = (1 << 30) | (8 << 16) | (ord("f") << 8) | 2  # FS_IOC_SETFLAGS
+    with open(ws + "/d/a", "rb") as file:
+        try:
+            fcntl.ioctl(file, request, bytes(8))
+        except OSError as error:
+            if error.errno not in (errno.ENOTTY, errno.EOPNOTSUPP):  # this file system has none
+                raise
 ws = arguments["ws"]
 write(ws + "/a")
 os.mkdir(ws + "/d")
@@ -83,6 +91,8 @@ attempt("truncate", os.truncate, ws + "/d/a", 0)
 attempt("touch", kernel, "futimens", os.open(ws + "/d/a", os.O_WRONLY), None)
 attempt("chmod", os.chmod, ws + "/d/a", 0o755)
 attempt("utime", os.utime, ws + "/d/a", (1, 1))
+import fcntl
+attempt("flags", flags)
 attempt("fchmod", os.fchmod, os.open(ws + "/d/a", os.O_WRONLY), 0o755)
 attempt("remove", os.unlink, ws + "/d/a")
 import tempfile
@@ -104,7 +114,7 @@ async def test_modes_are_changed_only_where_the_spec_permits(backend: LandlockBa
         assert "modes, owners" in box.enforcement.reason(Control.FS_WRITE)
     assert set(loose.values()) == {"done"}
     assert {what: answer for what, answer in strict.items() if answer != "done"} == dict.fromkeys(
-        ("chmod", "utime", "fchmod"), "EPERM"
+        ("chmod", "utime", "fchmod", "flags"), "EPERM"
     )
 
 
