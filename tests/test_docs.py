@@ -120,7 +120,7 @@ def test_the_reference_has_every_public_name() -> None:
 
 
 def test_the_reference_has_every_control() -> None:
-    page = (DOCS / "reference" / "enforcement.md").read_text()
+    page = (DOCS / "reference" / "enforcement.md").read_text().partition("\n## ")[0]
     assert re.findall(r"^\| `([\w.]+)` \|", page, re.MULTILINE) == [str(control) for control in sandboxkit.Control]
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sandboxkit.model import SandboxSpec
 
-__all__ = ["Watched", "protection", "violations"]
+__all__ = ["Watched", "protection", "state", "violations"]
 
 _BARE = ("HEAD", "objects", "refs")
 _BARE_PROTECTED = ("config", "hooks")
@@ -36,22 +36,45 @@ class Watched:
         path: Which.
         link: The text of the symbolic link that stood there before, or None where
             nothing did.
+        state: What stood there before, where it could be written; see `state`.
     """
 
     path: str
     link: str | None = None
+    state: tuple[tuple[str, int, int], ...] = ()
 
     @property
     def is_changed(self) -> bool:
         """
         Whether something else stands there now.
         """
+        if self.state:
+            return state(self.path) != self.state
         if self.link is None:
             return os.path.lexists(self.path)
         try:
             return os.readlink(self.path) != self.link
         except OSError:
             return True
+
+
+def state(path: str) -> tuple[tuple[str, int, int], ...]:
+    """
+    (path, inode, time of the last change in ns) of *path* and of all that lies in it.
+    Nobody can set the time of a change; empty where nothing stands there.
+    """
+    found = []
+    places = [path]
+    while places:
+        place = places.pop()
+        try:
+            seen = os.lstat(place)
+            if stat.S_ISDIR(seen.st_mode):
+                places += [f"{place}/{name}" for name in os.listdir(place)]
+        except OSError:
+            continue  # it has just gone, or is closed to us as to the box
+        found.append((place, seen.st_ino, seen.st_ctime_ns))
+    return tuple(sorted(found))
 
 
 def protection(spec: SandboxSpec) -> tuple[tuple[str, ...], tuple[Watched, ...]]:

@@ -33,6 +33,7 @@ __all__ = ["PLUGIN_PRIORITY", "BackendStatus", "SandboxRegistry", "Selection"]
 PLUGIN_PRIORITY = 9
 """The most a plug-in gets by itself; every built-in backend has more."""
 _BUBBLEWRAP_PRIORITY = 100
+_LANDLOCK_PRIORITY = 50
 _NAME = re.compile(r"[a-z][a-z0-9._-]{0,63}")
 _RESERVED = frozenset({"direct"})
 _DETECT_SECONDS = 10.0
@@ -451,5 +452,9 @@ def _builtin() -> tuple[_Entry, ...]:
     if sys.platform != "linux":
         return ()
     from sandboxkit.backends.bubblewrap import BubblewrapBackend
+    from sandboxkit.backends.landlock import LandlockBackend
 
-    return (_Entry(BubblewrapBackend(), "bubblewrap", _BUBBLEWRAP_PRIORITY),)
+    return (
+        _Entry(BubblewrapBackend(), "bubblewrap", _BUBBLEWRAP_PRIORITY),
+        _Entry(LandlockBackend(), "landlock", _LANDLOCK_PRIORITY),
+    )

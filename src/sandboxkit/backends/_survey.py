@@ -105,13 +105,15 @@ class Survey:
     working_directory: str
 
 
-def survey(spec: SandboxSpec, *, programs: Iterable[str] = ()) -> Survey:
+def survey(spec: SandboxSpec, *, programs: Iterable[str] = (), maps_ids: bool = True) -> Survey:
     """
     What the host looks like for *spec*.
 
     Args:
         spec: Whose paths are looked at.
         programs: Sandbox programs that are executed, to be kept read-only.
+        maps_ids: Whether the backend can show a root caller's files to an unprivileged
+            uid as its own. Where it cannot, root's files take root.
 
     Raises:
         SpecError: A named path does not exist, cannot be reached, is reached through
@@ -123,10 +125,11 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = ()) -> Survey:
     tools = (*(_tools(home) if spec.filesystem.base == "tools" else ()), *_name_service(spec))
     runtime = _runtime()
     protected, watched = protection(spec)
-    who = identity(
-        (owners[path] for path in (*spec.filesystem.write, *spec.filesystem.read)),
-        keeps_root=Control.PROCESS_ISOLATION in spec.allow_degraded,
-    )
+    named = [owners[path] for path in (*spec.filesystem.write, *spec.filesystem.read)]
+    permits_root = Control.PROCESS_ISOLATION in spec.allow_degraded
+    uids = {uid for uid, _ in named}
+    takes_root = len(uids) > 1 or 0 in uids
+    who = identity(named, keeps_root=permits_root if maps_ids else takes_root)
     denied = _denied(home, who, spec.filesystem.tree())
     launcher = _launcher(programs)
     return Survey(

@@ -14,6 +14,7 @@ from sandboxkit.backends import list_sandbox_backends
 from sandboxkit.cli._exit import Exit
 from sandboxkit.cli._machine import machine, own_code_inside
 from sandboxkit.cli._output import enforcement_table, printable, say, table
+from sandboxkit.model import SandboxSpec
 
 if TYPE_CHECKING:
     import argparse
@@ -40,7 +41,7 @@ def doctor(_options: argparse.Namespace, report: Report) -> int:
     """
     features, found = machine(), anyio.run(list_sandbox_backends)
     warnings = _warnings(found)
-    is_able = any(status.available for status in found)
+    is_able = any(status.available and not status.missing for status in found)
     code = Exit.DONE if is_able else Exit.FOUND_WANTING
     if not report.is_json:
         say(
@@ -53,15 +54,23 @@ def doctor(_options: argparse.Namespace, report: Report) -> int:
             say(_details(status))
         for warning in warnings:
             say(f"\nwarning: {printable(warning)}")
-        say(
-            "\ncommands can be run in a box here"
-            if is_able
-            else "\nno backend is available, so nothing will be run here"
-        )
+        say("\n" + _verdict(found))
     fields = {"machine": [asdict(feature) for feature in features], "warnings": warnings}
     return report.done(
         code, "done" if is_able else "found_wanting", {**fields, "backends": [status.to_dict() for status in found]}
     )
+
+
+def _verdict(found: tuple[BackendStatus, ...]) -> str:
+    available = [status for status in found if status.available]
+    if not available:
+        return "no backend is available, so nothing will be run here"
+    if any(not status.missing for status in available):
+        return "commands can be run in a box here"
+    best = available[0]
+    needed = SandboxSpec().requirements()
+    short = [str(name) for name, grade in needed.items() if best.enforcement and best.enforcement.grade(name) < grade]
+    return f"commands can be run here only under a spec with allow_degraded = {short}, in {best.name}"
 
 
 def _overview(found: tuple[BackendStatus, ...]) -> str:

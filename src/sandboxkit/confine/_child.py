@@ -94,9 +94,19 @@ def pack(*fields: tuple[int, int]) -> bytes:
     return b"".join(value.to_bytes(size, sys.byteorder) for value, size in fields)
 
 
-def restrict_files(rules: tuple[int, int, int, tuple[tuple[str, int], ...], int]) -> None:
+def open_place(path: str) -> int:
+    """
+    A descriptor that only names *path*.
+    """
+    return os.open(path, os.O_PATH | os.O_CLOEXEC)
+
+
+def restrict_files(
+    rules: tuple[int, int, int, tuple[tuple[str, int], ...], int], opened: Callable[[str], int] = open_place
+) -> None:
     """
     Enters the Landlock domain *rules* = (fs, net, scoped, ((path, rights), ...), abi).
+    A path that *opened* refuses is granted nothing.
     """
     handled_fs, handled_net, scoped, paths, abi = rules
     fields = [(handled_fs, 8), (handled_net, 8), (scoped, 8)][: 3 if abi >= 6 else 2 if abi >= 4 else 1]
@@ -104,7 +114,7 @@ def restrict_files(rules: tuple[int, int, int, tuple[tuple[str, int], ...], int]
     ruleset = syscall(SYS_LANDLOCK_CREATE_RULESET, attributes, len(attributes), 0)
     for path, rights in paths:
         try:
-            fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            fd = opened(path)
         except OSError:
             continue  # not there: nothing is granted
         if not is_directory(fd):

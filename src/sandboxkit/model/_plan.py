@@ -112,6 +112,8 @@ class Confinement:
         landlock_abi: The ABI the numbers belong to.
         pass_fds: (descriptor the child gets, its number in the command), for all the
             command keeps besides 0, 1 and 2.
+        filters: seccomp programs the child itself puts on the command, in order.
+        user: The (uid, gid) a root caller's child becomes first, or None.
     """
 
     argv: tuple[str, ...]
@@ -121,6 +123,8 @@ class Confinement:
     landlock: LandlockRules | None = None
     landlock_abi: int = 0
     pass_fds: tuple[tuple[int, int], ...] = ()
+    filters: tuple[bytes, ...] = ()
+    user: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +173,8 @@ class LaunchPlan:
         open_files: (descriptor here, its number in *argv*) the plan itself brings.
         places: (host path, the number of a descriptor of it in *argv*), opened when the
             plan is run and only if no symbolic link has come into the path since.
+        end_signal: The signal that makes what is started end its whole tree and itself;
+            None where ending it is enough.
         notes: What a reader should know.
     """
 
@@ -184,6 +190,7 @@ class LaunchPlan:
     staging: Staging | None = None
     open_files: tuple[tuple[int, int], ...] = ()
     places: tuple[tuple[str, int], ...] = ()
+    end_signal: int | None = None
     notes: tuple[str, ...] = field(default=())
 
     def describe(self) -> str:
@@ -197,6 +204,8 @@ class LaunchPlan:
             lines += [f"sets      {name}" for name, _ in inner.environment]
         if self.staging:
             lines.append(f"as        uid {self.staging.uid}, gid {self.staging.gid}")
+        if inner and inner.user:
+            lines.append(f"as        uid {inner.user[0]}, gid {inner.user[1]}")
         lines += [_line(mount) for mount in self.mounts]
         if inner and inner.landlock:
             lines.append(f"landlock  abi {inner.landlock_abi}, {len(inner.landlock.paths)} paths")
@@ -214,7 +223,7 @@ class LaunchPlan:
             "command": list(inner.argv) if inner else list(self.argv),
             "cwd": inner.cwd if inner else self.cwd,
             "environment": [name for name, _ in (inner.environment if inner else self.environment)],
-            "uid": self.staging.uid if self.staging else None,
+            "uid": self.staging.uid if self.staging else inner.user[0] if inner and inner.user else None,
             "mounts": [_line(mount).split(maxsplit=1)[1] for mount in self.mounts],
             "landlock_abi": inner.landlock_abi if inner and inner.landlock else None,
             "rlimits": [list(row) for row in (inner.rlimits if inner else self.rlimits)],

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAX_FDS = 250
+PATIENCE = 3.0  # seconds a supervisor has to end its box
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 CLONE_NEWNS = 0x00020000
@@ -151,12 +152,11 @@ class IdMaps:
 
 def stage(order: dict[str, Any], namespaces: list[int | None]) -> None:
     """
-    Enters a private mount namespace that has every source, and an unprivileged uid.
+    Takes an unprivileged uid, in a new mount namespace that gets every source.
 
     Root stays the saved uid, for the way back; a program that is executed meanwhile
     does not get it, because exec overwrites the saved uid with the effective one.
     """
-    checked("unshare the mount namespace", libc.unshare(CLONE_NEWNS))
     mount(None, b"/", None, MS_REC | MS_PRIVATE, None)
     trees: list[int] = []
     try:
@@ -297,7 +297,9 @@ class Box:
     One launched command and the processes that came of it.
     """
 
-    def __init__(self, control: socket.socket, pid: int, status: int, timeout: float | None) -> None:
+    def __init__(self, control: socket.socket, pid: int, status: int, order: dict[str, Any]) -> None:
+        timeout: float | None = order["timeout"]
+        self.end_signal: int | None = order["end_signal"]
         self.control = control
         self.pid = pid
         self.pidfd = os.pidfd_open(pid)
@@ -310,9 +312,15 @@ class Box:
 
     def kill(self) -> None:
         """
-        Ends the box: through its first process where that is known.
+        Ends the box: through its first process where that is known, or through a
+        supervisor that can end all of it at one stroke and has a moment to do so.
         """
+        if self.end_signal is not None and not self.is_killed:
+            self.send(self.end_signal)
+            self.deadline = time.monotonic() + PATIENCE
         self.is_killed = True
+        if self.end_signal is not None and self.deadline is not None:
+            return
         self.send(signal.SIGKILL)
         try:
             os.killpg(self.pid, signal.SIGKILL)
@@ -525,7 +533,8 @@ class Broker:
         for box in self.boxes.values():
             if box.deadline is not None and box.deadline <= now:
                 box.deadline = None
-                box.records["ended"] = "timed_out"
+                if not box.is_killed:
+                    box.records["ended"] = "timed_out"
                 box.kill()
         return bool(events)
 
@@ -610,7 +619,7 @@ class Broker:
             return
         finally:
             os.close(report)
-        box = Box(control, pid, status, order["timeout"])
+        box = Box(control, pid, status, order)
         self.boxes[pid] = box
         self.watch(box.status, lambda: self.hear(box))
         self.watch(box.pidfd, lambda: self.finish(box))
@@ -642,6 +651,8 @@ class Broker:
         namespaces = self.namespaces(staging)
         lend_streams(moves, staging["uid"], staging["gid"])
         home = self.home = self.home or Home()
+        # Where this is refused there is nothing to come back from, and no right to.
+        checked("unshare the mount namespace", libc.unshare(CLONE_NEWNS))
         try:
             stage(staging, namespaces)
             return spawn(order, moves)

@@ -257,6 +257,7 @@ def _order(plan: LaunchPlan, targets: Sequence[int], timeout: float | None) -> b
             "fds": targets,
             "report_fds": reports,
             "timeout": timeout,
+            "end_signal": plan.end_signal,
             "is_direct": plan.confinement is None,
             "rlimits": plan.rlimits,
             "staging": staging

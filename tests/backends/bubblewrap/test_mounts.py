@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sandboxkit.backends._survey import Identity, Survey
-from sandboxkit.backends.bubblewrap._mounts import Node, box_tree, mounts
+from sandboxkit.backends._tree import Node, box_tree
+from sandboxkit.backends.bubblewrap._mounts import mounts
 from sandboxkit.errors import SpecError
 from sandboxkit.model import FilesystemPolicy, SandboxSpec
 

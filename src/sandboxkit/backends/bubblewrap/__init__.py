@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from sandboxkit.backends._contract import Detection, Facts, SandboxBackend
+from sandboxkit.backends._kernel import landlock_abi
+from sandboxkit.backends._launched import LaunchedSandbox, Mechanism
 from sandboxkit.backends._obstacles import Obstacle
 from sandboxkit.backends.bubblewrap._detect import refusal, unusable, user_databases
 from sandboxkit.backends.bubblewrap._enforcement import enforcement
 from sandboxkit.backends.bubblewrap._facts import BubblewrapFacts
 from sandboxkit.backends.bubblewrap._plan import launch_plan
-from sandboxkit.backends.bubblewrap._program import features, find_programs, landlock_abi
-from sandboxkit.backends.bubblewrap._sandbox import BubblewrapSandbox
+from sandboxkit.backends.bubblewrap._program import features, find_programs
 from sandboxkit.errors import BackendUnavailableError, BrokerError, LaunchError, SetupError, SpecError
 from sandboxkit.model import SandboxSpec
 from sandboxkit.process import interpreter
@@ -35,6 +36,14 @@ __all__ = ["BubblewrapBackend", "BubblewrapFacts"]
 
 _NAME = "bubblewrap"
 _PATIENCE = 20.0
+_MECHANISM = Mechanism(
+    name=_NAME,
+    enforcement=enforcement,
+    plan=launch_plan,
+    look=BubblewrapFacts.surveyed,
+    watched=lambda facts: facts.survey.watched if facts.survey else (),
+    refusal=refusal,
+)
 
 
 class BubblewrapBackend(SandboxBackend):
@@ -84,7 +93,7 @@ class BubblewrapBackend(SandboxBackend):
         return launch_plan(invocation, spec, _own(facts))
 
     @asynccontextmanager
-    async def open(self, spec: SandboxSpec) -> AsyncIterator[BubblewrapSandbox]:
+    async def open(self, spec: SandboxSpec) -> AsyncIterator[LaunchedSandbox[BubblewrapFacts]]:
         """
         A box under *spec*.
         """
@@ -92,13 +101,15 @@ class BubblewrapBackend(SandboxBackend):
             yield box
 
     @asynccontextmanager
-    async def open_detected(self, spec: SandboxSpec, detection: Detection) -> AsyncIterator[BubblewrapSandbox]:
+    async def open_detected(
+        self, spec: SandboxSpec, detection: Detection
+    ) -> AsyncIterator[LaunchedSandbox[BubblewrapFacts]]:
         """
         A box under *spec*, on what `detect(spec)` has just found.
         """
         if not detection.available:
             raise BackendUnavailableError(_NAME, detection.reason, detection.remedy)
-        box = BubblewrapSandbox(spec, _own(detection.facts))
+        box = LaunchedSandbox(_MECHANISM, spec, _own(detection.facts))
         try:
             yield box
         finally:
@@ -157,7 +168,7 @@ async def _trial(facts: BubblewrapFacts) -> Obstacle | None:
     Why a box does not start here, or None: only starting one tells.
     """
     spec = SandboxSpec.isolated()
-    box = BubblewrapSandbox(spec, facts.surveyed(spec))
+    box = LaunchedSandbox(_MECHANISM, spec, facts.surveyed(spec))
     try:
         result = await box.run([facts.interpreter, "-I", "-S", "-c", "pass"], timeout=_PATIENCE)
     except SetupError as exc:

@@ -5,21 +5,18 @@ The order in which a box's file tree is built. Pure.
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass
-from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from sandboxkit.backends._layouts import layouts
-from sandboxkit.errors import SpecError
-from sandboxkit.model import Access, Mount, access_of, is_inside
+from sandboxkit.backends._tree import Node, Tree, depth
+from sandboxkit.model import Mount, is_inside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from sandboxkit.backends._survey import Survey
     from sandboxkit.model import SandboxSpec
 
-__all__ = ["Node", "Tree", "box_tree", "mounts"]
+__all__ = ["mounts"]
 
 _DEV_BYTES = 1 << 20
 _NOTHING = 0o000
@@ -27,131 +24,6 @@ _PASS_THROUGH = 0o111
 _PRIVATE_MODE = 0o700
 _SHARED_MODE = 0o1777
 _FILE_MODE = 0o644
-
-
-class Node(Enum):
-    """
-    What stands at a path of the box.
-    """
-
-    READ = auto()
-    WRITE = auto()
-    HIDDEN = auto()
-    PRIVATE = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Tree:
-    """
-    What the box shows, by path: the deepest node above a path decides.
-
-    Attributes:
-        nodes: What stands where.
-        named: Paths whose ownership is the spec's business: those it names and all
-            that lie inside them.
-    """
-
-    nodes: Mapping[str, Node]
-    named: frozenset[str]
-
-    def at(self, path: str) -> Node | None:
-        """
-        What *path* is part of, or None where nothing of the host is shown.
-        """
-        while path not in self.nodes:
-            if path == "/":
-                return None
-            path = posixpath.dirname(path)
-        return self.nodes[path]
-
-
-def box_tree(spec: SandboxSpec, survey: Survey) -> Tree:
-    """
-    What a box under *spec* shows of the surveyed host.
-
-    The strength of the layers, weakest first: the system, the tools and the empty home;
-    what the spec names; the private directories and the credentials, unless the spec
-    names exactly that path; the protection sets; and what this library runs from. The
-    private directories are where a host's sockets lie: whoever names `/` would not
-    expect a box to reach the container engine through one.
-
-    Raises:
-        SpecError: The spec makes something writable that this library runs from.
-    """
-    named = spec.filesystem.tree()
-    nodes: dict[str, Node] = dict.fromkeys((*survey.system, *survey.tools), Node.READ)
-    nodes[survey.box_home] = Node.PRIVATE
-    nodes = {path: node for path, node in nodes.items() if access_of(path, named) is Access.UNLISTED}
-    nodes.update({path: _NODES[access] for path, access in named.items() if path in survey.kinds})
-    for path in layouts().private:
-        if path not in named and (path in survey.kinds or Tree(nodes, frozenset()).at(path) is None):
-            nodes[path] = Node.PRIVATE  # a mount point missing in a directory of the host would be made there
-    nodes.update({path: Node.HIDDEN for path in survey.denied if path not in named})
-    _hold(nodes, survey.protected)
-    if not spec.filesystem.allow_host_interpreter_writes:
-        _refuse_inside(survey.launcher, spec.filesystem.write)
-        _hold(nodes, survey.launcher)
-    _pin(nodes)
-    for path in survey.runtime:
-        if Tree(nodes, frozenset()).at(path) in (None, Node.PRIVATE, Node.HIDDEN):
-            nodes[path] = Node.READ
-    inside = frozenset(path for path in nodes if access_of(path, named) > Access.UNLISTED)
-    return Tree(_needed(nodes), inside)
-
-
-_NODES = {Access.DENY: Node.HIDDEN, Access.READ: Node.READ, Access.WRITE: Node.WRITE}
-
-
-def _hold(nodes: dict[str, Node], paths: Iterable[str]) -> None:
-    """
-    Makes *paths* read-only where they would be writable.
-    """
-    for path in paths:
-        if Tree(nodes, frozenset()).at(path) is Node.WRITE:
-            nodes[path] = Node.READ
-
-
-def _pin(nodes: dict[str, Node]) -> None:
-    """
-    Makes mount points of the writable directories that lead to another node: a mount
-    point cannot be renamed. Otherwise the box could move a denied path's parent away on
-    the host, and the next box would find the denied file under a name nobody denied.
-    """
-    for path in tuple(nodes):
-        ancestor = posixpath.dirname(path)
-        while ancestor not in nodes and Tree(nodes, frozenset()).at(ancestor) is Node.WRITE:
-            nodes[ancestor] = Node.WRITE
-            ancestor = posixpath.dirname(ancestor)
-
-
-def _refuse_inside(launcher: Iterable[str], roots: Iterable[str]) -> None:
-    for root in roots:
-        for path in launcher:
-            if is_inside(root, path):
-                raise SpecError(
-                    f"filesystem.write: {root!r} lies in {path!r}, which this library itself runs from; "
-                    "run from another environment, or set filesystem.allow_host_interpreter_writes=true"
-                )
-
-
-def _needed(nodes: Mapping[str, Node]) -> dict[str, Node]:
-    """
-    *nodes* without those that change nothing: a readable path in a readable tree, and
-    a hidden root directory, which is empty anyway.
-    """
-    kept: dict[str, Node] = {}
-    for path in sorted(nodes, key=_depth):
-        above = Tree(kept, frozenset()).at(posixpath.dirname(path)) if path != "/" else None
-        if nodes[path] is Node.READ and above is Node.READ:
-            continue
-        if nodes[path] is Node.HIDDEN and path == "/":
-            continue
-        kept[path] = nodes[path]
-    return kept
-
-
-def _depth(path: str) -> tuple[int, str]:
-    return (path.count("/") if path != "/" else 0, path)
 
 
 def mounts(tree: Tree, spec: SandboxSpec, survey: Survey, *, data: Mapping[str, int]) -> tuple[Mount, ...]:
@@ -179,7 +51,7 @@ def mounts(tree: Tree, spec: SandboxSpec, survey: Survey, *, data: Mapping[str, 
     steps = [Mount("symlink", path, text) for path, text in survey.links if tree.at(path) is None]
     steps += [
         _mount(path, node, tree, spec, survey, data)
-        for path, node in sorted(tree.nodes.items(), key=lambda item: _depth(item[0]))
+        for path, node in sorted(tree.nodes.items(), key=lambda item: depth(item[0]))
     ]
     steps += [_content(path, fd, tree) for path, fd in sorted(data.items()) if tree.nodes.get(path) is not Node.HIDDEN]
     steps += [

@@ -3,17 +3,14 @@ From an invocation and a spec to the bwrap command line. Pure.
 """
 
 from __future__ import annotations
-import __future__
 
-import ast
 import marshal
-import pkgutil
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING
 
-from sandboxkit.backends.bubblewrap._mounts import Node, Tree, box_tree, mounts
-from sandboxkit.confine import landlock_rules, rlimits, seccomp_filter
+from sandboxkit.backends._tree import Node, Tree, box_tree, working_directory
+from sandboxkit.backends.bubblewrap._mounts import mounts
+from sandboxkit.confine import child_code, landlock_rules, rlimits, seccomp_filter
 from sandboxkit.errors import SpecError
 from sandboxkit.model import FIRST_FREE_FD, Confinement, LaunchPlan, Mount, PlanFile, Staging
 
@@ -64,7 +61,7 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFact
             PlanFile(_ARGS, _options(spec, facts, steps, staging), "options of bwrap"),
             PlanFile(_SECCOMP, _filter(spec, facts.machine), "seccomp filter"),
             PlanFile(_PAYLOAD, _payload(confinement), "order for the child"),
-            PlanFile(_CODE, _child_code(), "code of the child"),
+            PlanFile(_CODE, child_code(), "code of the child"),
             *contents,
         ),
         open_files=program.open_files,
@@ -133,19 +130,6 @@ def _users(survey: Survey, facts: BubblewrapFacts) -> tuple[bytes, bytes]:
     return passwd + user, group + f"{_SHELL_NAME}:x:{gid}:\n".encode()
 
 
-@cache
-def _child_code() -> bytes:
-    source = pkgutil.get_data("sandboxkit.confine", "_child.py")
-    if source is None:
-        raise SpecError("the file confine/_child.py is missing from the installed package; reinstall it")
-    tree = ast.parse(source)
-    tree.body = [node for node in tree.body if not (isinstance(node, ast.ImportFrom) and node.module == "__future__")]
-    flags = (
-        __future__.annotations.compiler_flag
-    )  # instead of the import, which would be one file more to read in every box
-    return marshal.dumps(compile(tree, "sandboxkit-child", "exec", flags, dont_inherit=True, optimize=2))
-
-
 def _filter(spec: SandboxSpec, machine: str) -> bytes:
     return seccomp_filter(
         machine,
@@ -172,7 +156,7 @@ def _confinement(
     return Confinement(
         argv=invocation.argv,
         environment=tuple(environment.items()),
-        cwd=_working_directory(invocation, spec, tree, survey),
+        cwd=working_directory(invocation.cwd, spec, survey, lambda path: _is_shown(path, tree), survey.box_home),
         rlimits=rlimits(spec.limits),
         landlock=_landlock(facts.landlock_abi, tree),
         landlock_abi=facts.landlock_abi,
@@ -189,18 +173,8 @@ def _landlock(abi: int, tree: Tree) -> LandlockRules | None:
     return landlock_rules(abi, readable=("/",), writable=(*writable, "/dev/shm"), devices=("/dev", "/proc"))
 
 
-def _working_directory(invocation: Invocation, spec: SandboxSpec, tree: Tree, survey: Survey) -> str:
-    asked = invocation.cwd
-    if asked is None:
-        here, home = survey.working_directory, survey.box_home
-        places = (here, home, *(path for path, kind in survey.kinds.items() if kind == "directory"))
-        return next((place for place in spec.starting_places(here, home) if place in places), home)
-    is_shown = tree.at(asked) in (Node.READ, Node.WRITE) or tree.nodes.get(asked) is Node.PRIVATE
-    if not is_shown:
-        raise SpecError(
-            f"the working directory {asked!r} is not visible in the box; name it in filesystem.read or filesystem.write"
-        )
-    return asked
+def _is_shown(path: str, tree: Tree) -> bool:
+    return tree.at(path) in (Node.READ, Node.WRITE) or tree.nodes.get(path) is Node.PRIVATE
 
 
 def _payload(confinement: Confinement) -> bytes:

@@ -1,18 +1,16 @@
 """
-An open box: one bwrap a command, all under one spec.
+An open box whose commands are each started by a launch plan, all under one spec.
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from sandboxkit.backends._contract import PIPE, BoxProcess, Sandbox
+from sandboxkit.backends._contract import PIPE, BoxProcess, Facts, Sandbox
 from sandboxkit.backends._protection import violations
-from sandboxkit.backends.bubblewrap._detect import refusal
-from sandboxkit.backends.bubblewrap._enforcement import enforcement
-from sandboxkit.backends.bubblewrap._plan import launch_plan
 from sandboxkit.errors import BackendError, CommandError, SetupError, SpecError
 from sandboxkit.model import Enforcement, ExecResult, Invocation, Termination
 from sandboxkit.process import launch, open_streams, run
@@ -20,27 +18,54 @@ from sandboxkit.process import launch, open_streams, run
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 
-    from sandboxkit.backends.bubblewrap._facts import BubblewrapFacts
+    from sandboxkit.backends._obstacles import Obstacle
+    from sandboxkit.backends._protection import Watched
     from sandboxkit.model import LaunchPlan, SandboxSpec
     from sandboxkit.process import Outcome, Running, Streams
 
-__all__ = ["BubblewrapProcess", "BubblewrapSandbox"]
+__all__ = ["LaunchedProcess", "LaunchedSandbox", "Mechanism"]
 
 _SIGKILL, _SIGXCPU = 9, 24
 _CPU_REPORTED = 0.75
 
 
-class BubblewrapSandbox(Sandbox):
+F = TypeVar("F", bound=Facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism(Generic[F]):
     """
-    A box of bubblewrap. Each command has its own namespaces, /tmp and home; what
-    commands share is what the spec lets them write. So each has the host looked at
-    anew: an earlier one may have left a link, or a repository to protect.
+    What is particular to one way of isolating; the rest of a box is the same for all.
+
+    Attributes:
+        name: The backend's name.
+        enforcement: What it would enforce.
+        plan: How it would start a command.
+        look: Its facts, with a fresh look at the host for a spec.
+        watched: What is looked at after a run.
+        refusal: What a failed start means, from what it said.
     """
 
-    def __init__(self, spec: SandboxSpec, facts: BubblewrapFacts) -> None:
+    name: str
+    enforcement: Callable[[SandboxSpec, F], Enforcement]
+    plan: Callable[[Invocation, SandboxSpec, F], LaunchPlan]
+    look: Callable[[F, SandboxSpec], F]
+    watched: Callable[[F], tuple[Watched, ...]]
+    refusal: Callable[[str], Obstacle]
+
+
+class LaunchedSandbox(Sandbox, Generic[F]):
+    """
+    A box of a mechanism that starts each command anew. What commands share is what the
+    spec lets them write. So each has the host looked at anew: an earlier one may have
+    left a link, or a repository to protect.
+    """
+
+    def __init__(self, mechanism: Mechanism[F], spec: SandboxSpec, facts: F) -> None:
+        self._mechanism = mechanism
         self._spec = spec
         self._facts = facts
-        self._enforcement = enforcement(spec, facts)
+        self._enforcement = mechanism.enforcement(spec, facts)
         self._is_fresh = True
         self._is_closed = False
 
@@ -75,7 +100,7 @@ class BubblewrapSandbox(Sandbox):
         """
         passed = self._spec.environment.apply(os.environ) if environment is None else environment
         invocation = Invocation(_checked(argv), tuple(passed.items()), cwd, tuple(sorted(pass_fds)))
-        return launch_plan(invocation, self._spec, self._facts)
+        return self._mechanism.plan(invocation, self._spec, self._facts)
 
     def close(self) -> None:
         """
@@ -83,7 +108,7 @@ class BubblewrapSandbox(Sandbox):
         """
         self._is_closed = True
 
-    def _look(self) -> BubblewrapSandbox:
+    def _look(self) -> LaunchedSandbox[F]:
         """
         This box with a fresh look at the host, for one command.
 
@@ -95,7 +120,8 @@ class BubblewrapSandbox(Sandbox):
         if self._is_fresh:
             self._is_fresh = False
             return self
-        return BubblewrapSandbox(self._spec, self._facts.surveyed(self._spec))
+        facts = self._mechanism.look(self._facts, self._spec)
+        return LaunchedSandbox(self._mechanism, self._spec, facts)
 
     async def run(
         self,
@@ -119,8 +145,8 @@ class BubblewrapSandbox(Sandbox):
                 max_output_bytes=self._spec.limits.max_output_bytes,
             )
         except SetupError as exc:
-            meaning = refusal(exc.problem)
-            raise SetupError("bubblewrap", f"{meaning.reason}; {meaning.remedy}") from exc
+            meaning = self._mechanism.refusal(exc.problem)
+            raise SetupError(self._mechanism.name, f"{meaning.reason}; {meaning.remedy}") from exc
         return box.result(outcome)
 
     @asynccontextmanager
@@ -134,7 +160,7 @@ class BubblewrapSandbox(Sandbox):
         pass_fds: Collection[int] = (),
         cwd: str | None = None,
         environment: Mapping[str, str] | None = None,
-    ) -> AsyncIterator[BubblewrapProcess]:
+    ) -> AsyncIterator[LaunchedProcess]:
         """
         Starts *argv* and hands out its streams; see `Sandbox.start`. `limits.wall`
         counts from here; output is the reader's to bound.
@@ -156,7 +182,7 @@ class BubblewrapSandbox(Sandbox):
             ) as running,
         ):
             streams.close_far_ends()
-            yield BubblewrapProcess(running, streams, box.result)
+            yield LaunchedProcess(running, streams, box.result)
 
     def result(self, outcome: Outcome) -> ExecResult:
         """
@@ -170,10 +196,10 @@ class BubblewrapSandbox(Sandbox):
             stderr=outcome.stderr,
             truncated=outcome.truncated,
             duration_s=outcome.duration_s,
-            backend="bubblewrap",
+            backend=self._mechanism.name,
             enforcement=self._enforcement,
             usage=outcome.usage,
-            violations=violations(self._facts.survey.watched if self._facts.survey else ()),
+            violations=violations(self._mechanism.watched(self._facts)),
         )
 
 
@@ -192,9 +218,9 @@ def _refuse_terminals(fds: Iterable[int | None]) -> None:
             raise SpecError(f"descriptor {fd} is a terminal; hand in a pipe, or set process.tty=true")
 
 
-class BubblewrapProcess(BoxProcess):
+class LaunchedProcess(BoxProcess):
     """
-    A command that runs in a box of bubblewrap.
+    A command that runs in such a box.
     """
 
     def __init__(self, running: Running, streams: Streams, result: Callable[[Outcome], ExecResult]) -> None:
