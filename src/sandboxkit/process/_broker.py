@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from sandboxkit.process import _leaves
+
 MAX_FDS = 250
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -54,6 +56,10 @@ MOUNT_ATTR_IDMAP = 0x00100000
 ALL_SIGNALS = [number for number in range(1, signal.NSIG) if number not in (signal.SIGKILL, signal.SIGSTOP, 32, 33)]
 # A terminal's signals are for the application; a broken pipe or a file limit is an error.
 IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ)
+
+LOOK_SECONDS = 0.1
+"""How often the processor time of a box is looked at when its limit is near."""
+PROCESSORS = os.cpu_count() or 1
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -289,6 +295,8 @@ def failure(error: Exception) -> dict[str, object]:
     number = getattr(error, "errno", None) or errno.EINVAL
     if isinstance(error, StagingError):
         return {"error": "staging", "errno": number, "text": f"{error.strerror}: {os.strerror(number)}"}
+    if stage := getattr(error, "stage", None):
+        return {"error": stage, "errno": number, "text": str(getattr(error, "strerror", error))}
     return {"error": "broker", "errno": number, "text": str(error)}
 
 
@@ -297,8 +305,12 @@ class Box:
     One launched command and the processes that came of it.
     """
 
-    def __init__(self, control: socket.socket, pid: int, status: int, timeout: float | None) -> None:
+    def __init__(
+        self, control: socket.socket, pid: int, status: int, timeout: float | None, leaves: _leaves.Leaves | None
+    ) -> None:
         self.control = control
+        self.leaves = leaves
+        self.next_look = time.monotonic() if leaves and leaves.cpu_us is not None else None
         self.pid = pid
         self.pidfd = os.pidfd_open(pid)
         self.status = status
@@ -318,6 +330,43 @@ class Box:
             os.killpg(self.pid, signal.SIGKILL)
         except OSError:
             pass  # no group of its own, or gone
+
+    def due(self) -> float | None:
+        """
+        When, on the monotonic clock, something is to be looked at, or None.
+        """
+        times = [moment for moment in (self.deadline, self.next_look) if moment is not None]
+        return min(times) if times else None
+
+    def look(self, now: float) -> None:
+        """
+        Ends the box where its time is over, or its share of the processors is used up.
+        """
+        if self.deadline is not None and self.deadline <= now:
+            self.deadline = None
+            self.stop("timed_out")
+        if self.next_look is not None and self.next_look <= now:
+            left = self.unused_cpu()
+            if left is None or left <= 0:
+                self.next_look = None
+            if left is not None and left <= 0:
+                self.stop("cpu_limit")
+            elif left is not None:
+                self.next_look = now + min(1.0, max(LOOK_SECONDS, left / PROCESSORS))
+
+    def unused_cpu(self) -> float | None:
+        """
+        Seconds of processor time the box has left, or None where nobody counts.
+        """
+        used = self.leaves.used_cpu() if self.leaves else None
+        return None if used is None or self.leaves is None else (self.leaves.cpu_us - used) / 1e6
+
+    def stop(self, reason: str) -> None:
+        """
+        Ends the box for *reason*, unless it is ended for another already.
+        """
+        self.records.setdefault("ended", reason)
+        self.kill()
 
     def send(self, number: int) -> None:
         """
@@ -465,6 +514,9 @@ class Broker:
         self.boxes: dict[int, Box] = {}
         self.maps = IdMaps()
         self.home: Home | None = None
+        self.names: _leaves.Names | None = None
+        self.make_leaves: type[_leaves.Leaves]
+        self.remains: list[_leaves.Leaves] = []
         self.is_closing = False
         self.actions: dict[int, Callable[[], None]] = {}
         self.poll = select.epoll()
@@ -523,17 +575,14 @@ class Broker:
                 action()
         now = time.monotonic()
         for box in self.boxes.values():
-            if box.deadline is not None and box.deadline <= now:
-                box.deadline = None
-                box.records["ended"] = "timed_out"
-                box.kill()
+            box.look(now)
         return bool(events)
 
     def patience(self) -> float | None:
         """
         The seconds until the next deadline, or None where there is none.
         """
-        due = [box.deadline for box in self.boxes.values() if box.deadline is not None]
+        due = [moment for box in self.boxes.values() if (moment := box.due()) is not None]
         return max(0.0, min(due) - time.monotonic()) if due else None
 
     def take(self) -> None:
@@ -602,7 +651,7 @@ class Broker:
         try:
             with open(plan, "rb") as file:
                 order = json.loads(file.read())
-            pid = self.start(order, fds, report)
+            pid, leaves = self.start(order, fds, report)
         except (OSError, ValueError, KeyError, TypeError) as error:
             tell(control, {**failure(error), "done": -1})
             control.close()
@@ -610,13 +659,63 @@ class Broker:
             return
         finally:
             os.close(report)
-        box = Box(control, pid, status, order["timeout"])
+        box = Box(control, pid, status, order["timeout"], leaves)
         self.boxes[pid] = box
         self.watch(box.status, lambda: self.hear(box))
         self.watch(box.pidfd, lambda: self.finish(box))
         self.watch(box.control.fileno(), lambda: self.obey(box))
+        if leaves and leaves.shortage is not None:
+            self.watch(leaves.shortage, lambda: self.starve(box))
 
-    def start(self, order: dict[str, Any], fds: list[int], report: int) -> int:
+    def starve(self, box: Box) -> None:
+        """
+        Ends *box* if it has reached its limit of memory: the kernel only ends single
+        processes of it, and files in memory stay.
+        """
+        if box.leaves is None or box.leaves.shortage is None:
+            return
+        os.eventfd_read(box.leaves.shortage)
+        if box.leaves.is_short():
+            self.forget(box.leaves.shortage)
+            box.stop("memory_limit")
+
+    def start(self, order: dict[str, Any], fds: list[int], report: int) -> tuple[int, _leaves.Leaves | None]:
+        """
+        The process id of the newly started program of *order*, and its control groups.
+        """
+        if not order["groups"]:
+            return self.start_program(order, fds, report), None
+        leaves = self.grow(order["groups"])
+        try:
+            leaves.enter()
+            try:
+                return self.start_program(order, fds, report), leaves
+            finally:
+                leaves.leave()
+        except BaseException:
+            self.clear(leaves)
+            raise
+
+    def grow(self, groups: dict[str, Any]) -> _leaves.Leaves:
+        """
+        Makes the control groups of one run.
+        """
+        if self.names is None:
+            sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # -I leaves it out
+            import _leaves as module  # type: ignore[import-not-found]  # found by that path; only who makes groups pays
+
+            self.names = module.Names()
+            self.make_leaves = module.Leaves
+        return self.make_leaves(groups, self.names)
+
+    def clear(self, leaves: _leaves.Leaves) -> None:
+        """
+        Removes *leaves*, or keeps them in mind for later.
+        """
+        if not leaves.remove():
+            self.remains.append(leaves)
+
+    def start_program(self, order: dict[str, Any], fds: list[int], report: int) -> int:
         """
         The process id of the newly started program of *order*.
         """
@@ -666,7 +765,14 @@ class Broker:
         while box.read_status():
             if not select.select([box.status], [], [], 0)[0]:
                 break
-        tell(box.control, {**box.records, "done": status})
+        message = {**box.records, "done": status}
+        if box.leaves:
+            message.update(box.leaves.report())
+            if box.leaves.shortage is not None:
+                self.forget(box.leaves.shortage)
+            self.clear(box.leaves)
+        self.remains = [leaves for leaves in self.remains if not leaves.is_gone()]
+        tell(box.control, message)
         box.close()
 
     def sweep(self) -> None:
@@ -697,6 +803,8 @@ class Broker:
             self.act(0.2)
         self.boxes.clear()
         self.sweep()
+        for leaves in self.remains:
+            leaves.remove()
 
 
 def keep_only(fds: list[int]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
+from sandboxkit.backends._cgroups import control_groups
 from sandboxkit.backends.bubblewrap._mounts import Node, Tree, box_tree, mounts
 from sandboxkit.confine import landlock_rules, rlimits, seccomp_filter
 from sandboxkit.errors import SpecError
@@ -70,6 +71,7 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFact
         open_files=program.open_files,
         places=tuple((step.source, step.fd) for step in steps if step.fd is not None and step.source),
         confinement=confinement,
+        groups=control_groups(spec.limits, spec.requirements(), facts.cgroups),
         mounts=steps,
         staging=staging,
         notes=_notes(spec, survey),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sandboxkit.backends._contract import PIPE, BoxProcess, Sandbox
@@ -14,7 +15,7 @@ from sandboxkit.backends.bubblewrap._detect import refusal
 from sandboxkit.backends.bubblewrap._enforcement import enforcement
 from sandboxkit.backends.bubblewrap._plan import launch_plan
 from sandboxkit.errors import BackendError, CommandError, SetupError, SpecError
-from sandboxkit.model import Enforcement, ExecResult, Invocation, Termination
+from sandboxkit.model import Control, Enforcement, ExecResult, Invocation, Termination
 from sandboxkit.process import launch, open_streams, run
 
 if TYPE_CHECKING:
@@ -171,10 +172,24 @@ class BubblewrapSandbox(Sandbox):
             truncated=outcome.truncated,
             duration_s=outcome.duration_s,
             backend="bubblewrap",
-            enforcement=self._enforcement,
+            enforcement=self._held(outcome),
             usage=outcome.usage,
             violations=violations(self._facts.survey.watched if self._facts.survey else ()),
         )
+
+    def _held(self, outcome: Outcome) -> Enforcement:
+        """
+        What was enforced: less than was claimed where a control group was not had.
+        """
+        held = self._enforcement
+        if not outcome.unheld:
+            return held
+        without = enforcement(self._spec, replace(self._facts, cgroups=self._facts.cgroups.without("see below")))
+        for name, why in outcome.unheld.items():
+            control = Control(name)
+            state = without.states[control]
+            held = held.lowered(control, state.grade, f"{state.reason.removesuffix('; see below')}; {why}")
+        return held
 
 
 def _checked(argv: Sequence[str]) -> tuple[str, ...]:
@@ -232,6 +247,6 @@ def _termination(outcome: Outcome, cpu: float | None) -> Termination:
     """
     if outcome.termination is not Termination.SIGNALED or cpu is None or outcome.usage is None:
         return outcome.termination
-    used = outcome.usage.cpu_user_s + outcome.usage.cpu_system_s
+    used = max(outcome.usage.cpu_user_s + outcome.usage.cpu_system_s, outcome.usage.tree_cpu_s or 0.0)
     proved = outcome.signal in (_SIGKILL, _SIGXCPU) and used >= cpu * _CPU_REPORTED
     return Termination.CPU_LIMIT if proved else outcome.termination
