@@ -346,20 +346,12 @@ class Box:
             self.deadline = None
             self.stop("timed_out")
         if self.next_look is not None and self.next_look <= now:
-            left = self.unused_cpu()
-            if left is None or left <= 0:
-                self.next_look = None
+            self.next_look = None
+            left = self.leaves.unused_cpu() if self.leaves else None
             if left is not None and left <= 0:
                 self.stop("cpu_limit")
             elif left is not None:
                 self.next_look = now + min(1.0, max(LOOK_SECONDS, left / PROCESSORS))
-
-    def unused_cpu(self) -> float | None:
-        """
-        Seconds of processor time the box has left, or None where nobody counts.
-        """
-        used = self.leaves.used_cpu() if self.leaves else None
-        return None if used is None or self.leaves is None else (self.leaves.cpu_us - used) / 1e6
 
     def stop(self, reason: str) -> None:
         """
@@ -514,9 +506,7 @@ class Broker:
         self.boxes: dict[int, Box] = {}
         self.maps = IdMaps()
         self.home: Home | None = None
-        self.names: _leaves.Names | None = None
-        self.make_leaves: type[_leaves.Leaves]
-        self.remains: list[_leaves.Leaves] = []
+        self.nursery: _leaves.Nursery | None = None
         self.is_closing = False
         self.actions: dict[int, Callable[[], None]] = {}
         self.poll = select.epoll()
@@ -683,37 +673,37 @@ class Broker:
         """
         The process id of the newly started program of *order*, and its control groups.
         """
-        if not order["groups"]:
+        nursery = self.nursery
+        if nursery is None and order["groups"]:
+            nursery = self.nursery = self.open_nursery()
+        leaves = nursery.take(order["groups"]) if nursery else None
+        if nursery is None or leaves is None:
             return self.start_program(order, fds, report), None
-        leaves = self.grow(order["groups"])
         try:
-            leaves.enter()
-            try:
-                return self.start_program(order, fds, report), leaves
-            finally:
-                leaves.leave()
+            pid = self.start_program(order, fds, report)
         except BaseException:
-            self.clear(leaves)
+            leaves.leave()
+            nursery.clear(leaves)
             raise
+        nursery.move_on(leaves, order["groups"])
+        return pid, leaves
 
-    def grow(self, groups: dict[str, Any]) -> _leaves.Leaves:
+    def open_nursery(self) -> _leaves.Nursery:
         """
-        Makes the control groups of one run.
+        What makes control groups. Only who may make some pays for its import.
         """
-        if self.names is None:
-            sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # -I leaves it out
-            import _leaves as module  # type: ignore[import-not-found]  # found by that path; only who makes groups pays
+        sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # -I leaves it out
+        import _leaves as module  # type: ignore[import-not-found]  # found by that path
 
-            self.names = module.Names()
-            self.make_leaves = module.Leaves
-        return self.make_leaves(groups, self.names)
+        nursery: _leaves.Nursery = module.Nursery()
+        return nursery
 
     def clear(self, leaves: _leaves.Leaves) -> None:
         """
-        Removes *leaves*, or keeps them in mind for later.
+        Removes the control groups of a run that has ended.
         """
-        if not leaves.remove():
-            self.remains.append(leaves)
+        if self.nursery:
+            self.nursery.clear(leaves)
 
     def start_program(self, order: dict[str, Any], fds: list[int], report: int) -> int:
         """
@@ -771,7 +761,6 @@ class Broker:
             if box.leaves.shortage is not None:
                 self.forget(box.leaves.shortage)
             self.clear(box.leaves)
-        self.remains = [leaves for leaves in self.remains if not leaves.is_gone()]
         tell(box.control, message)
         box.close()
 
@@ -803,8 +792,8 @@ class Broker:
             self.act(0.2)
         self.boxes.clear()
         self.sweep()
-        for leaves in self.remains:
-            leaves.remove()
+        if self.nursery:
+            self.nursery.close()
 
 
 def keep_only(fds: list[int]) -> None:

@@ -1,10 +1,10 @@
 """
 Control groups of one run, as the broker makes, reads and removes them.
 
-A run has one group ("leaf") in each hierarchy its plan names. The launcher enters them
-for the moment in which it starts the program, so everything the box will ever fork is
-inside from its first instruction, and goes home again: what ends for want of memory
-inside cannot be the launcher.
+A run has one group ("leaf") in each hierarchy its plan names. The launcher is in them
+when it starts the program, so everything the box will ever fork is inside from its first
+instruction, and moves on at once: what ends for want of memory inside cannot be the
+launcher.
 
 Part of the broker: standard library only, imports nothing of the package. Which files
 are written and read is the plan's to say.
@@ -202,90 +202,110 @@ def listen(path: str, file: str) -> int | None:
     return event
 
 
+def go(home: str) -> None:
+    """
+    Takes the launcher to the group *home*; where it cannot go it would be bounded by the
+    limits of a box, so it ends.
+    """
+    try:
+        put(f"{home}/cgroup.procs", "0")
+    except OSError:
+        os._exit(70)
+
+
 class Leaves:
     """
-    The groups of one run.
+    The groups of one run; until they are armed, of the run that comes next.
 
     Args:
         order: What the plan says: `groups`, each with `base`, `home`, `controls`,
-            `limits`, `figures` and `shortage`, and the controls that are `required`.
+            `limits`, `figures` and `shortage`, the controls that are `required`, and
+            the limit `cpu_us`.
         names: Where a name comes from.
-
-    Raises:
-        GroupError: One that is required could not be made; none is left.
     """
 
     def __init__(self, order: dict[str, Any], names: Names) -> None:
-        self.required = set(order["required"])
-        self.cpu_us = order["cpu_us"]
+        self.bases = [group["base"] for group in order["groups"]]
+        self.cpu_us: int | None = None
+        self.is_armed = False
         self.failed: dict[str, str] = {}
         self.rows: list[tuple[dict[str, Any], str]] = []
-        self.inside: list[dict[str, Any]] = []
         self.shortage: int | None = None
         name = names.new()
         for group in order["groups"]:
             names.clean(group["base"])
-            self.make(group, f"{group['base']}/{name}")
-
-    def make(self, group: dict[str, Any], path: str) -> None:
-        """
-        Makes the leaf *path* with its limits.
-        """
-        try:
-            os.mkdir(path, 0o755)
-            for file, value, is_optional in group["limits"]:
-                limit(f"{path}/{file}", value, is_optional)
-        except OSError as error:
-            remove(path)
-            self.refuse(group, error)
-        else:
-            self.rows.append((group, path))
-            if group["shortage"]:
-                self.shortage = listen(path, group["shortage"])
+            path = f"{group['base']}/{name}"
+            try:
+                os.mkdir(path, 0o755)
+            except OSError as error:
+                self.refuse(group, error)
+            else:
+                self.rows.append((group, path))
 
     def refuse(self, group: dict[str, Any], error: OSError) -> None:
         """
-        Notes that *group* is not had; the end of a run that requires it.
+        Notes that *group* is not had.
         """
         why = f"control group in {group['base']}: {error.strerror or error}"
-        if self.required.intersection(group["controls"]):
-            self.leave()
-            self.remove()
-            raise GroupError(error.errno or 22, why)
         self.failed.update(dict.fromkeys(group["controls"], why))
+
+    def drop(self, group: dict[str, Any], path: str, error: OSError) -> None:
+        """
+        Does without the leaf *path*.
+        """
+        self.rows.remove((group, path))
+        go(group["home"])
+        remove(path)
+        self.refuse(group, error)
 
     def enter(self) -> None:
         """
         Puts the launcher into the leaves.
         """
-        for row in list(self.rows):
-            group, path = row
+        for group, path in list(self.rows):
             try:
                 put(f"{path}/cgroup.procs", "0")
             except OSError as error:
-                self.rows.remove(row)
-                remove(path)
-                self.refuse(group, error)
-            else:
-                self.inside.append(group)
+                self.drop(group, path, error)
 
     def leave(self) -> None:
         """
-        Takes the launcher home; where it cannot go it would be bounded by the limits of
-        a box, so it ends.
+        Takes the launcher home.
         """
-        for group in self.inside:
-            try:
-                put(f"{group['home']}/cgroup.procs", "0")
-            except OSError:
-                os._exit(70)
-        self.inside.clear()
+        for group, _ in self.rows:
+            go(group["home"])
 
-    def used_cpu(self) -> int | None:
+    def arm(self, order: dict[str, Any]) -> None:
         """
-        Microseconds of processor time all processes have taken, or None.
+        Gives the leaves the limits of *order*.
+
+        Raises:
+            GroupError: One that is required is not had.
         """
-        return self.figures(only="cpu_us").get("cpu_us")
+        fresh = {group["base"]: group for group in order["groups"]}
+        self.rows = [(fresh[group["base"]], path) for group, path in self.rows]
+        self.cpu_us = order["cpu_us"]
+        self.is_armed = True
+        for group, path in list(self.rows):
+            try:
+                for file, value, is_optional in group["limits"]:
+                    limit(f"{path}/{file}", value, is_optional)
+            except OSError as error:
+                self.drop(group, path, error)
+                continue
+            if group["shortage"]:
+                self.shortage = listen(path, group["shortage"])
+        for control in order["required"]:
+            if control in self.failed:
+                raise GroupError(1, self.failed[control])
+
+    def unused_cpu(self) -> float | None:
+        """
+        Seconds of processor time that are left to the run, or None where there is no
+        limit or nobody counts.
+        """
+        used = self.figures(only="cpu_us").get("cpu_us")
+        return None if used is None or self.cpu_us is None else (self.cpu_us - used) / 1e6
 
     def figures(self, only: str = "") -> dict[str, int]:
         """
@@ -309,8 +329,10 @@ class Leaves:
 
     def report(self) -> dict[str, object]:
         """
-        What the application is told at the end.
+        What the application is told at the end; nothing of a run that asked for no group.
         """
+        if not self.is_armed:
+            return {}
         return {"figures": self.figures(), "failed": self.failed}
 
     def remove(self) -> bool:
@@ -335,3 +357,76 @@ class Leaves:
         """
         self.rows = [row for row in self.rows if not remove(row[1])]
         return not self.rows
+
+
+class Nursery:
+    """
+    Where the launcher waits: in the leaves of the run that comes next, without limits.
+
+    Entering a group can take the kernel 10 to 25 ms (it waits for every processor), so
+    it is done when a program has just been started, beside it, and not before the next.
+    """
+
+    def __init__(self) -> None:
+        self.names = Names()
+        self.waiting: Leaves | None = None
+        self.remains: list[Leaves] = []
+
+    def take(self, order: dict[str, Any] | None) -> Leaves | None:
+        """
+        The leaves of a run by *order*, with the launcher inside; those of a run without
+        an order have no limits.
+
+        Raises:
+            GroupError: One that is required is not had.
+        """
+        leaves, self.waiting = self.waiting, None
+        if order is None:
+            return leaves
+        if leaves is None or leaves.failed or leaves.bases != [group["base"] for group in order["groups"]]:
+            if leaves:
+                leaves.leave()
+                self.clear(leaves)
+            leaves = Leaves(order, self.names)
+            leaves.enter()
+        try:
+            leaves.arm(order)
+        except BaseException:
+            leaves.leave()
+            self.clear(leaves)
+            raise
+        return leaves
+
+    def move_on(self, leaves: Leaves, order: dict[str, Any] | None) -> None:
+        """
+        Takes the launcher out of *leaves*, into those of the next run.
+        """
+        if order is None:
+            leaves.leave()
+            return
+        after = Leaves(order, self.names)
+        after.enter()
+        had = {group["base"] for group, _ in after.rows}
+        for group, _ in leaves.rows:
+            if group["base"] not in had:
+                go(group["home"])
+        self.waiting = after
+
+    def clear(self, leaves: Leaves) -> None:
+        """
+        Removes *leaves*, and what could not be removed before.
+        """
+        if not leaves.remove():
+            self.remains.append(leaves)
+        self.remains = [old for old in self.remains if not old.is_gone()]
+
+    def close(self) -> None:
+        """
+        Takes the launcher home and removes what is left.
+        """
+        if self.waiting:
+            self.waiting.leave()
+            self.remains.append(self.waiting)
+            self.waiting = None
+        for leaves in self.remains:
+            leaves.remove()
