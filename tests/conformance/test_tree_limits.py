@@ -5,18 +5,24 @@ and that the same use is possible outside; and what is claimed where they cannot
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.conformance.conftest import Act
 
-from sandboxkit.backends._cgroups import cgroups
+from sandboxkit.backends._cgroups import Cgroups, Hierarchy, cgroups
+from sandboxkit.backends.bubblewrap import BubblewrapFacts, _trial
+from sandboxkit.backends.bubblewrap._sandbox import BubblewrapSandbox
+from sandboxkit.errors import SetupError
 from sandboxkit.model import Control, Grade, Limits, SandboxSpec, Termination
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conformance.conftest import Boxes
+
+    from sandboxkit.backends.bubblewrap import BubblewrapBackend
 
 pytestmark = pytest.mark.anyio
 CPU, MEMORY, PROCESSES = Control.LIMITS_CPU, Control.LIMITS_MEMORY, Control.LIMITS_PROCESSES
@@ -177,3 +183,48 @@ async def test_without_groups_the_limits_of_one_process_hold_and_are_called_part
     assert [sentence.split()[0] for sentence in missing] == ["limits.cpu", "limits.memory"] or len(missing) == 2
     assert result.usage is not None
     assert result.usage.tree_memory_peak_bytes is None
+
+
+def unusable(tmp_path: Path) -> Cgroups:
+    """
+    Hierarchies in which no group can be made, whatever was found.
+    """
+    missing = str(tmp_path / "missing")
+    return Cgroups((Hierarchy(1, ("memory", "pids", "cpuacct"), missing, missing),))
+
+
+async def test_a_group_that_cannot_be_made_lowers_what_is_said(
+    backend: BubblewrapBackend, ws: Path, tmp_path: Path
+) -> None:
+    spec = SandboxSpec.workspace_write(ws)
+    found = (await backend.detect(spec)).facts
+    assert isinstance(found, BubblewrapFacts)
+    box = BubblewrapSandbox(spec, replace(found, cgroups=unusable(tmp_path)))
+    assert box.enforcement.grade(MEMORY) is Grade.ENFORCED
+    result = await box.run(["true"])
+    assert result.ok
+    assert result.enforcement.grade(MEMORY) is Grade.PARTIAL
+    assert "No such file or directory" in result.enforcement.reason(MEMORY)
+
+
+async def test_a_group_that_cannot_be_made_refuses_the_run_whose_spec_names_the_limit(
+    backend: BubblewrapBackend, ws: Path, tmp_path: Path
+) -> None:
+    spec = spec_with(ws, memory_bytes=64 * MIB)
+    found = (await backend.detect(spec)).facts
+    assert isinstance(found, BubblewrapFacts)
+    box = BubblewrapSandbox(spec, replace(found, cgroups=unusable(tmp_path)))
+    with pytest.raises(SetupError, match=r"control group in .*missing.*allow_degraded"):
+        await box.run(["touch", str(ws / "ran")])
+    assert not (ws / "ran").exists()
+
+
+async def test_detection_does_not_claim_groups_that_a_first_box_did_not_get(
+    backend: BubblewrapBackend, tmp_path: Path
+) -> None:
+    found = (await backend.detect()).facts
+    assert isinstance(found, BubblewrapFacts)
+    tried = await _trial(replace(found, cgroups=unusable(tmp_path)))
+    assert isinstance(tried, BubblewrapFacts)
+    assert tried.cgroups.hierarchies == ()
+    assert "No such file or directory" in tried.cgroups.reason

@@ -15,9 +15,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
 
-from sandboxkit.backends._cgroups import Cgroups, Hierarchy, cgroups, control_groups
+from sandboxkit.backends._cgroups import Cgroups, Hierarchy, _directory, _mount, _unified, cgroups, control_groups
 from sandboxkit.errors import SetupError
 from sandboxkit.model import Control, ControlGroups, Grade, Limits, SandboxSpec, Termination
 from sandboxkit.process import broker_pid, direct_plan, run, shutdown
@@ -286,3 +287,56 @@ def test_what_was_found_is_said() -> None:
     assert Cgroups((), "why").describe() == "none: why"
     assert Cgroups((Hierarchy(1, ("pids",), "/b", "/b"),), "why").describe() == "v1 pids in /b"
     assert cgroups() == cgroups().refreshed()
+
+
+@needs_groups
+@pytest.mark.anyio
+async def test_many_runs_at_once_have_a_group_each_and_leave_none() -> None:
+    outputs: list[bytes] = []
+
+    async def one() -> None:
+        outputs.append((await run(plan("grep pids: /proc/self/cgroup; sleep 0.2", groups()))).stdout)
+
+    before = set(leaves())
+    async with anyio.create_task_group() as tasks:
+        for _ in range(30):
+            tasks.start_soon(one)
+    assert len(set(outputs)) == 30
+    shutdown()
+    assert set(leaves()) <= before
+
+
+def test_version_2_is_used_where_a_group_above_hands_down_what_is_needed(tmp_path: Path) -> None:
+    # The files of a hierarchy, as a delegated one looks to who reads it.
+    home = tmp_path / "user" / "scope"
+    home.mkdir(parents=True)
+    for directory, handed in ((tmp_path, "cpu memory pids"), (tmp_path / "user", "memory pids"), (home, "")):
+        (directory / "cgroup.subtree_control").write_text(handed)
+        (directory / "cgroup.procs").write_text("")
+    row = f"42 30 0:38 / {tmp_path} rw,relatime - cgroup2 cgroup2 rw"
+    mount = _mount(row)
+    assert mount is not None
+    found = _unified({"": "/user/scope"}, [mount])
+    assert found is not None
+    assert (found.version, found.base, found.home) == (2, str(tmp_path / "user"), str(home))
+    assert _unified({"": "/../elsewhere"}, [mount]) is None
+    (tmp_path / "user" / "cgroup.subtree_control").write_text("pids")
+    (tmp_path / "cgroup.subtree_control").write_text("cpu")
+    assert _unified({"": "/user/scope"}, [mount]) is None
+
+
+@pytest.mark.parametrize(
+    ("root", "path", "expected"),
+    [
+        ("/", "/", "/sys/fs/cgroup/pids"),
+        ("/", "/a/b", "/sys/fs/cgroup/pids/a/b"),
+        ("/docker/1", "/docker/1", "/sys/fs/cgroup/pids"),
+        ("/docker/1", "/docker/1/a", "/sys/fs/cgroup/pids/a"),
+        ("/docker/1", "/docker/12", None),
+        ("/", "/../a", None),
+    ],
+)
+def test_a_group_is_found_below_what_is_mounted(root: str, path: str, expected: str | None) -> None:
+    mount = _mount(f"39 31 0:36 {root} /sys/fs/cgroup/pids rw,relatime shared:4 - cgroup cgroup rw,pids")
+    assert mount is not None
+    assert _directory(mount, path) == expected
