@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from sandboxkit.backends._contract import PIPE, BoxProcess, Facts, Sandbox
 from sandboxkit.backends._protection import violations
 from sandboxkit.errors import BackendError, CommandError, SetupError, SpecError
-from sandboxkit.model import Enforcement, ExecResult, Invocation, Termination
+from sandboxkit.model import Control, Enforcement, ExecResult, Invocation, Termination
 from sandboxkit.process import launch, open_streams, run
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ class Mechanism(Generic[F]):
         look: Its facts, with a fresh look at the host for a spec.
         watched: What is looked at after a run.
         refusal: What a failed start means, from what it said.
+        ungrouped: Its facts on a machine without control groups, for a reason; None where
+            it makes no use of them.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Mechanism(Generic[F]):
     look: Callable[[F, SandboxSpec], F]
     watched: Callable[[F], tuple[Watched, ...]]
     refusal: Callable[[str], Obstacle]
+    ungrouped: Callable[[F, str], F] | None = None
 
 
 class LaunchedSandbox(Sandbox, Generic[F]):
@@ -197,10 +200,24 @@ class LaunchedSandbox(Sandbox, Generic[F]):
             truncated=outcome.truncated,
             duration_s=outcome.duration_s,
             backend=self._mechanism.name,
-            enforcement=self._enforcement,
+            enforcement=self._held(outcome),
             usage=outcome.usage,
             violations=violations(self._mechanism.watched(self._facts)),
         )
+
+    def _held(self, outcome: Outcome) -> Enforcement:
+        """
+        What was enforced: less than was claimed where a control group was not had.
+        """
+        held = self._enforcement
+        if not outcome.unheld or self._mechanism.ungrouped is None:
+            return held
+        without = self._mechanism.enforcement(self._spec, self._mechanism.ungrouped(self._facts, "see below"))
+        for name, why in outcome.unheld.items():
+            control = Control(name)
+            state = without.states[control]
+            held = held.lowered(control, state.grade, f"{state.reason.removesuffix('; see below')}; {why}")
+        return held
 
 
 def _checked(argv: Sequence[str]) -> tuple[str, ...]:
@@ -258,6 +275,6 @@ def _termination(outcome: Outcome, cpu: float | None) -> Termination:
     """
     if outcome.termination is not Termination.SIGNALED or cpu is None or outcome.usage is None:
         return outcome.termination
-    used = outcome.usage.cpu_user_s + outcome.usage.cpu_system_s
+    used = max(outcome.usage.cpu_user_s + outcome.usage.cpu_system_s, outcome.usage.tree_cpu_s or 0.0)
     proved = outcome.signal in (_SIGKILL, _SIGXCPU) and used >= cpu * _CPU_REPORTED
     return Termination.CPU_LIMIT if proved else outcome.termination

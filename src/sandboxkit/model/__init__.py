@@ -35,6 +35,8 @@ from sandboxkit.model._paths import Access, access_of, is_inside, strictest
 from sandboxkit.model._plan import (
     FIRST_FREE_FD,
     Confinement,
+    ControlGroup,
+    ControlGroups,
     Invocation,
     LandlockRules,
     LaunchPlan,
@@ -73,6 +75,8 @@ __all__ = [
     "Command",
     "Confinement",
     "Control",
+    "ControlGroup",
+    "ControlGroups",
     "ControlState",
     "Doubt",
     "Enforcement",

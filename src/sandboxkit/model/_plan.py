@@ -8,7 +8,18 @@ import shlex
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["FIRST_FREE_FD", "Confinement", "Invocation", "LandlockRules", "LaunchPlan", "Mount", "PlanFile", "Staging"]
+__all__ = [
+    "FIRST_FREE_FD",
+    "Confinement",
+    "ControlGroup",
+    "ControlGroups",
+    "Invocation",
+    "LandlockRules",
+    "LaunchPlan",
+    "Mount",
+    "PlanFile",
+    "Staging",
+]
 
 FIRST_FREE_FD = 10
 """
@@ -154,6 +165,50 @@ class Staging:
 
 
 @dataclass(frozen=True, slots=True)
+class ControlGroup:
+    """
+    A control group that one run gets in one hierarchy, and that is removed after it.
+
+    Attributes:
+        base: The directory it is made in, on the host.
+        home: The directory of the group the launcher returns to.
+        controls: Names of the controls that hold only with it.
+        limits: (file in the group, value, whether a kernel may lack the file), in the
+            order they are written; each is read back.
+        figures: (name, file, key, divisor): what is read after the run. The key names
+            a row of the file; where it is empty, the file is one number.
+        shortage: The file of version 1 whose event, want of memory, ends the run; empty
+            where the kernel ends the whole group by itself.
+
+    Source: cgroups(7), Documentation/admin-guide/cgroup-v1/memory.rst, section 10.
+    """
+
+    base: str
+    home: str
+    controls: tuple[str, ...]
+    limits: tuple[tuple[str, int, bool], ...] = ()
+    figures: tuple[tuple[str, str, str, int], ...] = ()
+    shortage: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlGroups:
+    """
+    The control groups of one run: everything the box starts is in them.
+
+    Attributes:
+        groups: One for each hierarchy.
+        required: Names of the controls without whose group nothing is started.
+        cpu_us: Microseconds of processor time, summed over the tree, after which the
+            run is ended; None is no limit.
+    """
+
+    groups: tuple[ControlGroup, ...]
+    required: tuple[str, ...] = ()
+    cpu_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchPlan:
     """
     One command, ready to start.
@@ -175,6 +230,7 @@ class LaunchPlan:
             plan is run and only if no symbolic link has come into the path since.
         end_signal: The signal that makes what is started end its whole tree and itself;
             None where ending it is enough.
+        groups: The control groups that bound the whole tree, or None.
         notes: What a reader should know.
     """
 
@@ -191,6 +247,7 @@ class LaunchPlan:
     open_files: tuple[tuple[int, int], ...] = ()
     places: tuple[tuple[str, int], ...] = ()
     end_signal: int | None = None
+    groups: ControlGroups | None = None
     notes: tuple[str, ...] = field(default=())
 
     def describe(self) -> str:
@@ -209,6 +266,7 @@ class LaunchPlan:
         lines += [_line(mount) for mount in self.mounts]
         if inner and inner.landlock:
             lines.append(f"landlock  abi {inner.landlock_abi}, {len(inner.landlock.paths)} paths")
+        lines += [f"cgroup    {_group_line(group)}" for group in (self.groups.groups if self.groups else ())]
         lines += [f"file      fd {file.fd}: {file.note}, {len(file.content)} bytes" for file in self.files]
         return "\n".join([*lines, *(f"note      {note}" for note in self.notes)])
 
@@ -227,8 +285,14 @@ class LaunchPlan:
             "mounts": [_line(mount).split(maxsplit=1)[1] for mount in self.mounts],
             "landlock_abi": inner.landlock_abi if inner and inner.landlock else None,
             "rlimits": [list(row) for row in (inner.rlimits if inner else self.rlimits)],
+            "cgroups": [_group_line(group) for group in (self.groups.groups if self.groups else ())],
             "notes": list(self.notes),
         }
+
+
+def _group_line(group: ControlGroup) -> str:
+    bounds = " ".join(f"{file}={value}" for file, value, _ in group.limits)
+    return f"one in {group.base}: {bounds or 'only counts'}"
 
 
 def _line(mount: Mount) -> str:

@@ -5,7 +5,7 @@ What came back from a command.
 from __future__ import annotations
 
 import signal as _signal
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -38,19 +38,42 @@ class Termination(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Usage:
     """
-    What a run used, of the command and the children it waited for.
+    What a run used.
+
+    The first three are of the command and the children it waited for. Where the command
+    was ended before they could be reported, the times are the whole tree's and the size
+    is not known. The others are of every process of the box, its launcher inside
+    included, and known only where a control group counted them.
 
     Attributes:
         cpu_user_s: Processor time in user mode, in seconds.
         cpu_system_s: Processor time in the kernel, in seconds.
-        max_rss_bytes: The largest resident size of one process, in bytes.
+        max_rss_bytes: The largest resident size of one process, in bytes, or None.
+        tree_cpu_s: Processor time of all processes, in seconds, or None.
+        tree_memory_peak_bytes: The most memory they held at one time, in bytes, with
+            files in memory and the page cache they filled, or None.
+        tree_processes_peak: The most processes and threads at one time, or None.
+        oom_kills: How many processes the kernel ended at the limit of memory, or None.
+        refused_processes: How often the control group refused a new process, or None.
+            The box's own limit of processes comes first and is not counted here.
 
-    Source: getrusage(2), RUSAGE_CHILDREN.
+    Source: getrusage(2), RUSAGE_CHILDREN; cgroups(7).
     """
 
     cpu_user_s: float
     cpu_system_s: float
-    max_rss_bytes: int
+    max_rss_bytes: int | None
+    tree_cpu_s: float | None = None
+    tree_memory_peak_bytes: int | None = None
+    tree_processes_peak: int | None = None
+    oom_kills: int | None = None
+    refused_processes: int | None = None
+
+    def to_dict(self) -> dict[str, float | int | None]:
+        """
+        A JSON-ready form, by the names of the attributes.
+        """
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +146,16 @@ class ExecResult:
                 return f"was ended by its deadline after {self.duration_s:.3g} s"
             case Termination.OUTPUT_LIMIT:
                 return "was ended for writing too much output"
+            case Termination.MEMORY_LIMIT:
+                return f"was ended at its limit of memory{self._used('tree_memory_peak_bytes', 'bytes')}"
+            case Termination.CPU_LIMIT:
+                return f"was ended at its limit of processor time{self._used('tree_cpu_s', 's')}"
             case _:
                 return f"was ended: {self.termination.value.replace('_', ' ')}"
+
+    def _used(self, name: str, unit: str) -> str:
+        figure = getattr(self.usage, name, None)
+        return "" if figure is None else f", having used {round(figure, 2)} {unit}"
 
     def text(self, stream: Stream = "stdout", *, encoding: str = "utf-8") -> str:
         """
@@ -158,13 +189,7 @@ class ExecResult:
             "duration_s": round(self.duration_s, 6),
             "backend": self.backend,
             "enforcement": self.enforcement.to_dict(),
-            "usage": {
-                "cpu_user_s": self.usage.cpu_user_s,
-                "cpu_system_s": self.usage.cpu_system_s,
-                "max_rss_bytes": self.usage.max_rss_bytes,
-            }
-            if self.usage
-            else None,
+            "usage": self.usage.to_dict() if self.usage else None,
             "violations": [{"kind": v.kind, "target": v.target, "detail": v.detail} for v in self.violations],
             "changes": list(self.changes),
         }

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from sandboxkit.process import _leaves
+
 MAX_FDS = 250
 PATIENCE = 3.0  # seconds a supervisor has to end its box
 PR_SET_PDEATHSIG = 1
@@ -55,6 +57,10 @@ MOUNT_ATTR_IDMAP = 0x00100000
 ALL_SIGNALS = [number for number in range(1, signal.NSIG) if number not in (signal.SIGKILL, signal.SIGSTOP, 32, 33)]
 # A terminal's signals are for the application; a broken pipe or a file limit is an error.
 IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ)
+
+LOOK_SECONDS = 0.1
+"""How often the processor time of a box is looked at when its limit is near."""
+PROCESSORS = os.cpu_count() or 1
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -289,6 +295,8 @@ def failure(error: Exception) -> dict[str, object]:
     number = getattr(error, "errno", None) or errno.EINVAL
     if isinstance(error, StagingError):
         return {"error": "staging", "errno": number, "text": f"{error.strerror}: {os.strerror(number)}"}
+    if stage := getattr(error, "stage", None):
+        return {"error": stage, "errno": number, "text": str(getattr(error, "strerror", error))}
     return {"error": "broker", "errno": number, "text": str(error)}
 
 
@@ -297,10 +305,14 @@ class Box:
     One launched command and the processes that came of it.
     """
 
-    def __init__(self, control: socket.socket, pid: int, status: int, order: dict[str, Any]) -> None:
+    def __init__(
+        self, control: socket.socket, pid: int, status: int, order: dict[str, Any], leaves: _leaves.Leaves | None
+    ) -> None:
         timeout: float | None = order["timeout"]
         self.end_signal: int | None = order["end_signal"]
         self.control = control
+        self.leaves = leaves
+        self.next_look = time.monotonic() if leaves and leaves.cpu_us is not None else None
         self.pid = pid
         self.pidfd = os.pidfd_open(pid)
         self.status = status
@@ -326,6 +338,35 @@ class Box:
             os.killpg(self.pid, signal.SIGKILL)
         except OSError:
             pass  # no group of its own, or gone
+
+    def due(self) -> float | None:
+        """
+        When, on the monotonic clock, something is to be looked at, or None.
+        """
+        times = [moment for moment in (self.deadline, self.next_look) if moment is not None]
+        return min(times) if times else None
+
+    def look(self, now: float) -> None:
+        """
+        Ends the box where its time is over, or its share of the processors is used up.
+        """
+        if self.deadline is not None and self.deadline <= now:
+            self.deadline = None
+            self.kill() if self.is_killed else self.stop("timed_out")
+        if self.next_look is not None and self.next_look <= now:
+            self.next_look = None
+            left = self.leaves.unused_cpu() if self.leaves else None
+            if left is not None and left <= 0:
+                self.stop("cpu_limit")
+            elif left is not None:
+                self.next_look = now + min(1.0, max(LOOK_SECONDS, left / PROCESSORS))
+
+    def stop(self, reason: str) -> None:
+        """
+        Ends the box for *reason*, unless it is ended for another already.
+        """
+        self.records.setdefault("ended", reason)
+        self.kill()
 
     def send(self, number: int) -> None:
         """
@@ -473,6 +514,7 @@ class Broker:
         self.boxes: dict[int, Box] = {}
         self.maps = IdMaps()
         self.home: Home | None = None
+        self.nursery: _leaves.Nursery | None = None
         self.is_closing = False
         self.actions: dict[int, Callable[[], None]] = {}
         self.poll = select.epoll()
@@ -531,18 +573,14 @@ class Broker:
                 action()
         now = time.monotonic()
         for box in self.boxes.values():
-            if box.deadline is not None and box.deadline <= now:
-                box.deadline = None
-                if not box.is_killed:
-                    box.records["ended"] = "timed_out"
-                box.kill()
+            box.look(now)
         return bool(events)
 
     def patience(self) -> float | None:
         """
         The seconds until the next deadline, or None where there is none.
         """
-        due = [box.deadline for box in self.boxes.values() if box.deadline is not None]
+        due = [moment for box in self.boxes.values() if (moment := box.due()) is not None]
         return max(0.0, min(due) - time.monotonic()) if due else None
 
     def take(self) -> None:
@@ -611,7 +649,7 @@ class Broker:
         try:
             with open(plan, "rb") as file:
                 order = json.loads(file.read())
-            pid = self.start(order, fds, report)
+            pid, leaves = self.start(order, fds, report)
         except (OSError, ValueError, KeyError, TypeError) as error:
             tell(control, {**failure(error), "done": -1})
             control.close()
@@ -619,13 +657,63 @@ class Broker:
             return
         finally:
             os.close(report)
-        box = Box(control, pid, status, order)
+        box = Box(control, pid, status, order, leaves)
         self.boxes[pid] = box
         self.watch(box.status, lambda: self.hear(box))
         self.watch(box.pidfd, lambda: self.finish(box))
         self.watch(box.control.fileno(), lambda: self.obey(box))
+        if leaves and leaves.shortage is not None:
+            self.watch(leaves.shortage, lambda: self.starve(box))
 
-    def start(self, order: dict[str, Any], fds: list[int], report: int) -> int:
+    def starve(self, box: Box) -> None:
+        """
+        Ends *box* if it has reached its limit of memory: the kernel only ends single
+        processes of it, and files in memory stay.
+        """
+        if box.leaves is None or box.leaves.shortage is None:
+            return
+        os.eventfd_read(box.leaves.shortage)
+        if box.leaves.is_short():
+            self.forget(box.leaves.shortage)
+            box.stop("memory_limit")
+
+    def start(self, order: dict[str, Any], fds: list[int], report: int) -> tuple[int, _leaves.Leaves | None]:
+        """
+        The process id of the newly started program of *order*, and its control groups.
+        """
+        nursery = self.nursery
+        if nursery is None and order["groups"]:
+            nursery = self.nursery = self.open_nursery()
+        leaves = nursery.take(order["groups"]) if nursery else None
+        if nursery is None or leaves is None:
+            return self.start_program(order, fds, report), None
+        try:
+            pid = self.start_program(order, fds, report)
+        except BaseException:
+            leaves.leave()
+            nursery.clear(leaves)
+            raise
+        nursery.move_on(leaves, order["groups"])
+        return pid, leaves
+
+    def open_nursery(self) -> _leaves.Nursery:
+        """
+        What makes control groups. Only who may make some pays for its import.
+        """
+        sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # -I leaves it out
+        import _leaves as module  # type: ignore[import-not-found]  # found by that path
+
+        nursery: _leaves.Nursery = module.Nursery()
+        return nursery
+
+    def clear(self, leaves: _leaves.Leaves) -> None:
+        """
+        Removes the control groups of a run that has ended.
+        """
+        if self.nursery:
+            self.nursery.clear(leaves)
+
+    def start_program(self, order: dict[str, Any], fds: list[int], report: int) -> int:
         """
         The process id of the newly started program of *order*.
         """
@@ -677,7 +765,13 @@ class Broker:
         while box.read_status():
             if not select.select([box.status], [], [], 0)[0]:
                 break
-        tell(box.control, {**box.records, "done": status})
+        message = {**box.records, "done": status}
+        if box.leaves:
+            message.update(box.leaves.report())
+            if box.leaves.shortage is not None:
+                self.forget(box.leaves.shortage)
+            self.clear(box.leaves)
+        tell(box.control, message)
         box.close()
 
     def sweep(self) -> None:
@@ -708,6 +802,8 @@ class Broker:
             self.act(0.2)
         self.boxes.clear()
         self.sweep()
+        if self.nursery:
+            self.nursery.close()
 
 
 def keep_only(fds: list[int]) -> None:

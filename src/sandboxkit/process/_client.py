@@ -24,7 +24,7 @@ import struct
 import sys
 import threading
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -260,6 +260,7 @@ def _order(plan: LaunchPlan, targets: Sequence[int], timeout: float | None) -> b
             "end_signal": plan.end_signal,
             "is_direct": plan.confinement is None,
             "rlimits": plan.rlimits,
+            "groups": plan.groups and asdict(plan.groups),
             "staging": staging
             and {
                 "uid": staging.uid,

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -36,7 +36,10 @@ class Outcome:
     """
     How a launched command ended, before a backend adds what it enforced.
 
-    Attributes are those of `ExecResult` with the same names.
+    Attributes are those of `ExecResult` with the same names, and:
+
+    Attributes:
+        unheld: For each control whose control group could not be made: why.
     """
 
     exit_code: int | None
@@ -47,6 +50,7 @@ class Outcome:
     truncated: bool
     duration_s: float
     usage: Usage | None
+    unheld: Mapping[str, str] = field(default_factory=dict)
 
 
 class Running:
@@ -105,7 +109,7 @@ class Running:
             raise _launch_error(self._plan, self._records, stderr)
         supervised = self._plan.confinement is not None
         if supervised and not self.ended_for and "started" not in self._records:
-            raise SetupError(self._plan.backend, _said(stderr, self._status))
+            raise SetupError(self._plan.backend, _starved(self._records) or _said(stderr, self._status))
         code, number = self._supervised_end() if supervised else self._direct_end()
         return Outcome(
             exit_code=code,
@@ -116,6 +120,7 @@ class Running:
             truncated=truncated,
             duration_s=time.monotonic() - self.started,
             usage=_usage(self._records),
+            unheld=self._records.get("failed", {}),
         )
 
     def _supervised_end(self) -> tuple[int | None, int | None]:
@@ -133,17 +138,58 @@ class Running:
         return os.WEXITSTATUS(status), None
 
     def _termination(self, code: int | None, number: int | None) -> Termination:
+        if code == 0:
+            return Termination.EXITED
+        if code is None and self.ended_for:
+            return self.ended_for
+        if _is_starved(self._records):
+            return Termination.MEMORY_LIMIT
         if code is not None:
             return Termination.EXITED
-        if self.ended_for:
-            return self.ended_for
         return Termination.SIGNALED if number is not None else Termination.KILLED
 
 
+def _figures(records: Mapping[str, Any]) -> Mapping[str, int]:
+    """
+    What the control groups of the run counted; empty where it had none.
+    """
+    figures: Mapping[str, int] = records.get("figures", {})
+    return figures
+
+
 def _usage(records: Mapping[str, Any]) -> Usage | None:
-    if "exit" not in records:
+    tree = _figures(records)
+    if "exit" in records:
+        own = (records["user_us"] / 1e6, records["system_us"] / 1e6, records["max_rss_kb"] * 1024)
+    elif "cpu_user_us" in tree and "cpu_system_us" in tree:
+        own = (tree["cpu_user_us"] / 1e6, tree["cpu_system_us"] / 1e6, None)
+    else:
         return None
-    return Usage(records["user_us"] / 1e6, records["system_us"] / 1e6, records["max_rss_kb"] * 1024)
+    return Usage(
+        *own,
+        tree_cpu_s=tree["cpu_us"] / 1e6 if "cpu_us" in tree else None,
+        tree_memory_peak_bytes=tree.get("memory_peak_bytes"),
+        tree_processes_peak=tree.get("processes_peak"),
+        oom_kills=tree.get("oom_kills"),
+        refused_processes=tree.get("refused_processes"),
+    )
+
+
+def _is_starved(records: Mapping[str, Any]) -> bool:
+    """
+    Whether the kernel ended a process of the run at the run's own limit of memory.
+    """
+    figures = _figures(records)
+    return bool(figures.get("oom_kills") and figures.get("memory_refusals"))
+
+
+def _starved(records: Mapping[str, Any]) -> str:
+    """
+    That the box had too little memory to come up, where a counter proves it.
+    """
+    if not _is_starved(records):
+        return ""
+    return "the limit of memory was reached before the command started; raise limits.memory_bytes"
 
 
 def _said(stderr: bytes, status: int | None) -> str:

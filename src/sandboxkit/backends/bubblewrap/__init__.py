@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
+from sandboxkit.backends._cgroups import cgroups
 from sandboxkit.backends._contract import Detection, Facts, SandboxBackend
 from sandboxkit.backends._kernel import landlock_abi
 from sandboxkit.backends._launched import LaunchedSandbox, Mechanism
@@ -23,7 +24,7 @@ from sandboxkit.backends.bubblewrap._facts import BubblewrapFacts
 from sandboxkit.backends.bubblewrap._plan import launch_plan
 from sandboxkit.backends.bubblewrap._program import features, find_programs
 from sandboxkit.errors import BackendUnavailableError, BrokerError, LaunchError, SetupError, SpecError
-from sandboxkit.model import SandboxSpec
+from sandboxkit.model import Control, SandboxSpec
 from sandboxkit.process import interpreter
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ _MECHANISM = Mechanism(
     look=BubblewrapFacts.surveyed,
     watched=lambda facts: facts.survey.watched if facts.survey else (),
     refusal=refusal,
+    ungrouped=lambda facts, why: replace(facts, cgroups=facts.cgroups.without(why)),
 )
 
 
@@ -140,12 +142,12 @@ async def _detect(origins: tuple[Origin, ...]) -> Detection:
             )
             continue
         facts = replace(_facts(), program=program)
-        failed = await _trial(facts)
-        if failed is None:
+        tried = await _trial(facts)
+        if isinstance(tried, BubblewrapFacts):
             return Detection(
-                True, f"bwrap {program.version} ({program.origin}) runs a box", "", facts, warnings=refused
+                True, f"bwrap {program.version} ({program.origin}) runs a box", "", tried, warnings=refused
             )
-        meaning = failed
+        meaning = tried
     return Detection(False, meaning.reason, meaning.remedy, _facts(), warnings=refused)
 
 
@@ -160,12 +162,14 @@ def _facts() -> BubblewrapFacts:
         kernel=platform.release(),
         interpreter=python,
         passwd=user_databases(),
+        cgroups=cgroups(),
     )
 
 
-async def _trial(facts: BubblewrapFacts) -> Obstacle | None:
+async def _trial(facts: BubblewrapFacts) -> Obstacle | BubblewrapFacts:
     """
-    Why a box does not start here, or None: only starting one tells.
+    Why a box does not start here, or *facts*, without control groups where none could
+    be made: only starting one tells.
     """
     spec = SandboxSpec.isolated()
     box = LaunchedSandbox(_MECHANISM, spec, facts.surveyed(spec))
@@ -177,4 +181,12 @@ async def _trial(facts: BubblewrapFacts) -> Obstacle | None:
         return Obstacle(f"a test box did not run: {exc}", "reinstall the Python that runs this program")
     if not result.ok:
         return Obstacle(f"a test box {result.outcome}: {result.text('stderr')[-500:]}", "see the message")
-    return None
+    return _tried(facts, spec, result.enforcement)
+
+
+def _tried(facts: BubblewrapFacts, spec: SandboxSpec, found: Enforcement) -> BubblewrapFacts:
+    claim = enforcement(spec, facts)
+    for control in (Control.LIMITS_MEMORY, Control.LIMITS_PROCESSES):
+        if found.grade(control) < claim.grade(control):
+            return replace(facts, cgroups=facts.cgroups.without(found.reason(control)))
+    return facts

@@ -19,6 +19,11 @@ __all__ = ["refusal", "unusable", "user_databases"]
 
 _DEGRADE = 'run as an ordinary user, or accept uid 0 with allow_degraded={"process.isolation"}'
 
+_NO_GROUP = (
+    "leave that limit to its default, or list its control in allow_degraded; "
+    "sandboxkit doctor shows where control groups can be made"
+)
+
 # What the broker says when a step on the way to an unprivileged uid fails.
 _STAGING = (
     Obstacle(
@@ -79,6 +84,8 @@ def refusal(said: str) -> Obstacle:
     """
     What a failed start means, from *said*, the message of bwrap or of the broker.
     """
+    if "control group in " in said:
+        return Obstacle(said, _NO_GROUP)
     known = _first(_STAGING, said) or obstacle(said) or _first(_SAID, said)
     return known or Obstacle(said, "sandboxkit doctor shows what this machine has")
 

@@ -8,6 +8,7 @@ import marshal
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from sandboxkit.backends._cgroups import control_groups
 from sandboxkit.backends._tree import Node, Tree, box_tree, working_directory
 from sandboxkit.backends.bubblewrap._mounts import mounts
 from sandboxkit.confine import child_code, landlock_rules, rlimits, seccomp_filter
@@ -67,6 +68,7 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFact
         open_files=program.open_files,
         places=tuple((step.source, step.fd) for step in steps if step.fd is not None and step.source),
         confinement=confinement,
+        groups=control_groups(spec.limits, spec.requirements(), facts.cgroups),
         mounts=steps,
         staging=staging,
         notes=_notes(spec, survey),
