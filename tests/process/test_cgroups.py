@@ -36,16 +36,16 @@ needs_groups = pytest.mark.skipif(bool(FOUND.reason), reason=f"control groups: {
 NAMED = {Control.LIMITS_MEMORY: Grade.ENFORCED, Control.LIMITS_PROCESSES: Grade.ENFORCED}
 
 
-def leaves() -> list[str]:
+def leaves(broker: int | None) -> list[str]:
     """
-    The groups of any broker of this test's own places.
+    The groups of that broker; other tests have brokers too.
     """
-    return [
+    return sorted(
         str(path)
         for row in FOUND.hierarchies
         for path in Path(row.base).iterdir()
-        if path.name.startswith("sandboxkit-")
-    ]
+        if path.name.startswith("sandboxkit-") and path.name.split("-")[2] == str(broker)
+    )
 
 
 def groups(found: Cgroups = FOUND, required: dict[Control, Grade] | None = None, **limits: Any) -> ControlGroups:
@@ -74,10 +74,10 @@ def nowhere(tmp_path: Path) -> Cgroups:
 @pytest.fixture(autouse=True)
 def no_group_left_behind() -> Iterator[None]:
     shutdown()
-    before = set(leaves())
     yield
+    broker = broker_pid()
     shutdown()  # a broker waits in the groups of its next run
-    assert set(leaves()) <= before
+    assert leaves(broker) == []
 
 
 @needs_groups
@@ -140,12 +140,12 @@ async def test_processor_time_ends_a_run() -> None:
 @needs_groups
 @pytest.mark.anyio
 async def test_fifty_runs_leave_no_group() -> None:
-    before = set(leaves())
     for _ in range(50):
         assert (await run(plan("true", groups()))).exit_code == 0
-    assert len(set(leaves()) - before) == len(FOUND.hierarchies)  # those of the next
+    broker = broker_pid()
+    assert len(leaves(broker)) == len(FOUND.hierarchies)  # those of the next
     shutdown()
-    assert set(leaves()) <= before
+    assert leaves(broker) == []
 
 
 @pytest.mark.anyio
@@ -246,11 +246,10 @@ def gone(paths: list[str]) -> bool:
 @pytest.mark.requires("bubblewrap")
 @pytest.mark.parametrize("is_broker_killed", [False, True])
 async def test_a_killed_application_leaves_no_group(is_broker_killed: bool) -> None:
-    before = set(leaves())
     with subprocess.Popen([sys.executable, "-c", APPLICATION], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         broker = int(process.stdout.readline())
-        made = sorted(set(leaves()) - before)
+        made = leaves(broker)
         assert len(made) == 2 * len(FOUND.hierarchies)  # the box's, and those of the next
         if is_broker_killed:
             os.kill(broker, signal.SIGKILL)
@@ -297,13 +296,13 @@ async def test_many_runs_at_once_have_a_group_each_and_leave_none() -> None:
     async def one() -> None:
         outputs.append((await run(plan("grep pids: /proc/self/cgroup; sleep 0.2", groups()))).stdout)
 
-    before = set(leaves())
     async with anyio.create_task_group() as tasks:
         for _ in range(30):
             tasks.start_soon(one)
     assert len(set(outputs)) == 30
+    broker = broker_pid()
     shutdown()
-    assert set(leaves()) <= before
+    assert leaves(broker) == []
 
 
 def test_version_2_is_used_where_a_group_above_hands_down_what_is_needed(tmp_path: Path) -> None:
