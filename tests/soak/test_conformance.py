@@ -4,6 +4,7 @@ The faults of the conformance suite, as often as it takes to find what is rare.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sandboxkit.backends import SandboxBackend
+
+IS_LONG = float(os.environ.get("SANDBOXKIT_SOAK_SECONDS", "2")) >= 100
+"""Whether there is time, as `nox -s soak` gives it outside CI."""
 
 pytestmark = [pytest.mark.requires("bubblewrap"), pytest.mark.timeout(1200)]
 
@@ -31,9 +35,9 @@ def deviations() -> Mapping[str, str]:
 
 @pytest.fixture(scope="session")
 def crash_count() -> int:
-    return 100
+    return 100 if IS_LONG else 20
 
 
 @pytest.fixture(scope="session")
 def run_count() -> int:
-    return 2000
+    return 2000 if IS_LONG else 200
