@@ -27,6 +27,9 @@ NOT_KEPT = "nothing_is_written_outside_the_roots"
 TERMINAL = "nothing_is_typed_into_the_callers_terminal"
 """A behaviour that makes the backend in another process."""
 
+HARMFUL = "killing_everything_inside_leaves_a_right_result"
+"""A behaviour that would end the host's processes if a weak backend were made to try it."""
+
 THEIRS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
     "holds": ("BubblewrapBackend", {}, (KEPT, NOT_KEPT, TERMINAL)),
     "local": ("lambda: BubblewrapBackend()", {}, (TERMINAL,)),
@@ -34,6 +37,7 @@ THEIRS: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
     "named": ("UnshareBackend", {NOT_KEPT: "it hides no file"}, (KEPT, NOT_KEPT)),
     "untrue": ("UnshareBackend", {KEPT: "it used to reach them"}, (KEPT,)),
     "unknown": ("UnshareBackend", {"no_such_behaviour": "whatever"}, (KEPT,)),
+    "harmless": ("UnshareBackend", {}, (HARMFUL,)),
     "mute": ("UnshareBackend", {NOT_KEPT: " "}, (NOT_KEPT,)),
 }
 """Modules of a third party: what makes the backend, the deviations, and what is chosen."""
@@ -166,3 +170,9 @@ def test_a_deviation_that_names_nothing_or_says_nothing_fails(said: str) -> None
     assert "deviations names no behaviour of this version: no_such_behaviour" in said
     assert outcome(said, "mute", NOT_KEPT).startswith("ERROR")
     assert f"the deviation '{NOT_KEPT}' has no reason; say why it is not kept" in said
+
+
+@needs_unshare
+def test_what_would_harm_the_host_is_not_tried_on_a_weak_backend(said: str) -> None:
+    assert outcome(said, "harmless", HARMFUL).startswith("ERROR")
+    assert "not tried, because it would harm the host: process.isolation is absent" in said

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio
+
 from sandboxkit.process import interpreter
 
 if TYPE_CHECKING:
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
 
 IS_ROOT = os.geteuid() == 0
 PYTHON = (interpreter(), "-I", "-S", "-c")
+
+PATIENCE_S = 55.0
+"""
+After how many seconds a box is given up: a backend may know no deadline.
+"""
 
 REFUSED = frozenset({"EACCES", "EPERM", "EROFS", "ENOENT", "EXDEV"})
 """
@@ -136,12 +143,14 @@ class Boxes:
     factory: Callable[[], SandboxBackend]
 
     async def run(self, spec: SandboxSpec, argv: Sequence[str], **options: Any) -> ExecResult:
-        async with self.backend.open(spec) as box:
-            return await box.run(argv, **options)
+        with anyio.fail_after(PATIENCE_S):
+            async with self.backend.open(spec) as box:
+                return await box.run(argv, **options)
 
     async def act(self, spec: SandboxSpec, act: Act, **arguments: Any) -> dict[str, Any]:
-        async with self.backend.open(spec) as box:
-            return await act.inside(box, **arguments)
+        with anyio.fail_after(PATIENCE_S):
+            async with self.backend.open(spec) as box:
+                return await act.inside(box, **arguments)
 
     def program(self, source: str, *words: str, python: str = sys.executable) -> list[str]:
         """

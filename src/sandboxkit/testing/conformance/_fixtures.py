@@ -5,12 +5,15 @@ The fixtures behaviours ask for, and what a named deviation does to them.
 from __future__ import annotations
 
 import os
+import subprocess
 from typing import TYPE_CHECKING, Final
 
 import anyio
 import pytest
 
+from sandboxkit.backends import attack
 from sandboxkit.errors import SandboxError
+from sandboxkit.model import Control, Enforcement, Grade, SandboxSpec
 from sandboxkit.testing.conformance._acts import Boxes, git
 from sandboxkit.testing.conformance._behaviours import BEHAVIOURS
 
@@ -24,20 +27,37 @@ FIXTURES: Final = (
     "anyio_backend",
     "backend",
     "boxes",
+    "confined",
     "conformance_deviation",
     "crash_count",
     "home",
     "outside",
     "repository",
     "run_count",
+    "verified",
     "ws",
 )
 """The names of all of them; `backend_factory` and `deviations` are the user's own."""
 
 __all__ = [*FIXTURES, "FIXTURES"]
 
-_NOT_KEPT: Final = (AssertionError, SandboxError, TimeoutError, pytest.fail.Exception)
+_NOT_KEPT: Final = (
+    AssertionError,
+    ExceptionGroup,  # one of the others, out of several boxes at once
+    SandboxError,
+    TimeoutError,
+    pytest.fail.Exception,
+    subprocess.CalledProcessError,  # an application of its own that opens boxes says it by its exit code
+)
 """How a behaviour shows that it is not kept. Any other exception is a defect, in a deviation too."""
+
+_CONFINING: Final = {
+    Control.PROCESS_ISOLATION: Grade.ENFORCED,
+    Control.PROCESS_NESTED_USERNS: Grade.ENFORCED,
+    Control.SYSCALLS: Grade.ENFORCED,
+    Control.LIMITS_PROCESSES: Grade.PARTIAL,
+}
+"""What keeps in the acts that would harm a host."""
 
 
 @pytest.fixture(autouse=True)
@@ -89,6 +109,33 @@ def boxes(backend: SandboxBackend, backend_factory: Callable[[], SandboxBackend]
     Boxes of the backend under test.
     """
     return Boxes(backend, backend_factory)
+
+
+@pytest.fixture(scope="session")
+def verified(backend: SandboxBackend) -> Enforcement:
+    """
+    What the backend claims for a box of the default spec, lowered by what the verifying
+    attack, which harms nothing, found; nothing at all where that could not be carried out.
+    """
+
+    async def ask() -> Enforcement:
+        claim = backend.enforcement(SandboxSpec(), (await backend.detect()).facts)
+        found = await attack(backend)
+        return Enforcement({}) if found.failure else found.apply(claim)
+
+    return anyio.run(ask)
+
+
+@pytest.fixture
+def confined(verified: Enforcement) -> None:
+    """
+    For a behaviour that would harm the host in a box that does not hold: kill all its
+    processes, unmount its file systems, fork without end. It is tried only where what
+    keeps that in was verified or, of the limits, claimed; elsewhere it fails untried.
+    """
+    missing = verified.missing(_CONFINING)
+    if missing:
+        pytest.fail(f"not tried, because it would harm the host: {'; '.join(missing)}", pytrace=False)
 
 
 @pytest.fixture(scope="session")

@@ -80,6 +80,7 @@ answers["threads"] = len(threads)
     assert Act(script).outside() == {"threads": 64}
 
 
+@pytest.mark.usefixtures("confined")
 async def test_a_real_fork_bomb_ends_at_the_deadline(boxes: Boxes, ws: Path) -> None:
     """
     A fork bomb that never stops runs until its deadline, and nothing of it is left.
@@ -320,6 +321,7 @@ os.kill(os.getppid(), 0)
     assert (await boxes.run(SandboxSpec.workspace_write(ws), lying)).exit_code == 9
 
 
+@pytest.mark.usefixtures("confined")
 async def test_crippling_the_supervisor_is_never_a_success(boxes: Boxes, ws: Path) -> None:
     """
     A command lowers the limits of the box's first process to nothing and exits with 7.

@@ -94,6 +94,7 @@ async def test_words_reach_the_program_unchanged(boxes: Boxes, ws: Path) -> None
         await boxes.run(SandboxSpec.workspace_write(ws), ["echo", "a\0b"])
 
 
+@pytest.mark.usefixtures("confined")
 async def test_killing_everything_inside_leaves_a_right_result(boxes: Boxes, ws: Path) -> None:
     """
     The command kills and stops the first process, and all others; what it does afterwards
@@ -298,6 +299,7 @@ attempt("take a descriptor", kernel, "syscall", 438, fd, 0, 0)
 )
 
 
+@pytest.mark.usefixtures("confined")
 async def test_the_boxs_first_process_gives_nothing_away(boxes: Boxes, ws: Path) -> None:
     """
     The box's first process is opened, read, written, traced, and robbed of a descriptor.
@@ -636,6 +638,7 @@ attempt("join a namespace", kernel, "setns", os.open("/proc/self/ns/mnt", os.O_R
 )
 
 
+@pytest.mark.usefixtures("confined")
 async def test_nothing_is_mounted_or_unmounted(boxes: Boxes, ws: Path) -> None:
     """
     Mounts are made, changed and removed, the root is changed, and a namespace is joined.
@@ -889,6 +892,7 @@ attempt("attach", lambda: (kernel("ptrace", 16, pid, 0, 0), os.waitpid(pid, 0x40
 )
 
 
+@pytest.mark.usefixtures("confined")
 async def test_the_boxs_first_process_is_not_written(boxes: Boxes, ws: Path) -> None:
     """
     The memory of the box's first process is written by process_vm_writev and through
