@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import time
@@ -189,10 +190,31 @@ def running(marker: str) -> list[int]:
 
 
 def gone(marker: str) -> bool:
+    """
+    Whether nothing with *marker* runs any more, within two seconds; what does is ended then.
+    """
     deadline = time.monotonic() + 2
-    while running(marker) and time.monotonic() < deadline:
+    while (left := running(marker)) and time.monotonic() < deadline:
         time.sleep(0.01)
-    return not running(marker)
+    if left:
+        end(marker)
+    return not left
+
+
+def end(marker: str) -> int:
+    """
+    Ends what runs with *marker*, and what that has just started; returns how many it were.
+    What was started a moment ago and is not there yet is waited for, two seconds at most.
+    """
+    deadline = time.monotonic() + 2
+    ended: set[int] = set()
+    while (left := running(marker)) or (not ended and time.monotonic() < deadline):
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        ended.update(left)
+        time.sleep(0.01)
+    return len(ended)
 
 
 def git(directory: Path, *words: str) -> str:

@@ -56,6 +56,7 @@ _CONFINING: Final = {
     Control.PROCESS_NESTED_USERNS: Grade.ENFORCED,
     Control.SYSCALLS: Grade.ENFORCED,
     Control.LIMITS_PROCESSES: Grade.PARTIAL,
+    Control.LIMITS_OUTPUT: Grade.PARTIAL,
 }
 """What keeps in the acts that would harm a host."""
 
@@ -130,7 +131,7 @@ def verified(backend: SandboxBackend) -> Enforcement:
 def confined(verified: Enforcement) -> None:
     """
     For a behaviour that would harm the host in a box that does not hold: kill all its
-    processes, unmount its file systems, fork without end. It is tried only where what
+    processes, unmount its file systems, fork or write without end. It is tried only where what
     keeps that in was verified or, of the limits, claimed; elsewhere it fails untried.
     """
     missing = verified.missing(_CONFINING)

@@ -23,7 +23,7 @@ import pytest
 
 from sandboxkit.errors import ProgramNotFoundError
 from sandboxkit.model import Limits, SandboxSpec, Termination
-from sandboxkit.testing.conformance._acts import PYTHON, importable, running
+from sandboxkit.testing.conformance._acts import PYTHON, end, importable, running
 from sandboxkit.testing.conformance._behaviours import exported
 from sandboxkit.testing.conformance._fixtures import *  # noqa: F403 - what the behaviours ask for
 from sandboxkit.testing.conformance._fixtures import FIXTURES
@@ -55,11 +55,12 @@ def unique_seconds(whole: int) -> str:
 async def gone_after(marker: str, seconds: float) -> float | None:
     """
     After how many seconds nothing with *marker* runs any more, or None if that takes
-    longer than *seconds*.
+    longer than *seconds*; what runs then is ended.
     """
     started = time.monotonic()
     while running(marker):
         if time.monotonic() - started > seconds:
+            end(marker)
             return None
         await anyio.sleep(0.005)
     return time.monotonic() - started
@@ -134,6 +135,7 @@ LEAVE = 'sleep "$0" & setsid sleep "$0" & (trap "" TERM HUP; setsid sleep "$0") 
 """Leaves processes: one in the background, one in a session of its own, one deaf to signals."""
 
 
+@pytest.mark.usefixtures("confined")
 async def test_nothing_of_a_run_is_left_on_the_host(
     boxes: Boxes, ws: Path, home: Path, outside: Path, private_tmp: Path
 ) -> None:
@@ -159,19 +161,6 @@ async def test_nothing_of_a_run_is_left_on_the_host(
     left = Traces.of(ws, home, outside, private_tmp)
     assert len(left.names - before.names) == 2
     assert end(marker) >= 1
-
-
-def end(marker: str) -> int:
-    """
-    Ends what runs with *marker*; returns how many that were.
-    """
-    deadline = time.monotonic() + 2
-    while not (found := running(marker)) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    for pid in found:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    return len(found)
 
 
 # --- many at once, many in a row -------------------------------------------------------------
@@ -284,6 +273,7 @@ async def test_many_runs_leave_nothing(boxes: Boxes, ws: Path, private_tmp: Path
 FLOOD = "import os\nblock = bytes(1 << 20)\nwhile True: os.write(1, block)"
 
 
+@pytest.mark.usefixtures("confined")
 async def test_a_flood_does_not_starve_the_caller(boxes: Boxes, ws: Path) -> None:
     """
     A command writes as fast as it can until 16 times what is kept, 256 MiB, have come: the
@@ -384,11 +374,12 @@ class Application:
 
     async def left(self) -> list[object]:
         """
-        What of it still runs after a while.
+        What of it still runs after a while; its commands are ended then.
         """
         deadline = time.monotonic() + GONE_S
         while left := [*filter(is_alive, self.before), *running(self.marker)]:
             if time.monotonic() > deadline:
+                end(self.marker)
                 break
             await anyio.sleep(0.02)
         return left
@@ -477,9 +468,9 @@ async def cancelled(boxes: Boxes, spec: SandboxSpec, number: int, marker: str) -
 
         argv = ["sh", "-c", 'trap "" TERM; setsid sleep "$0" & sleep 0.5', marker]
         await Interrupted(boxes.run(spec, argv), number, cancel)
-    if not scope.cancel_called:
-        return False, 0.0
     rest = await gone_after(marker, PROMPT_S)
+    if not scope.cancel_called:
+        return False, rest
     return True, None if rest is None else time.monotonic() - called[0]
 
 

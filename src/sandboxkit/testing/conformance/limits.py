@@ -244,6 +244,7 @@ async def test_processor_time_runs_out(boxes: Boxes, ws: Path) -> None:
 # --- output ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("confined")
 @pytest.mark.parametrize("stream", ["stdout", "stderr", "both"])
 async def test_a_flood_of_output_ends_the_run(boxes: Boxes, ws: Path, stream: str) -> None:
     """
