@@ -262,7 +262,7 @@ def typing(session: nox.Session) -> None:
     mypy, strict, over everything that is Python.
     """
     session.install(f"{wheel(session)}[all]", *group("typing"))
-    targets = ("src", "tests", "examples", "docs/snippets", "benchmarks", "noxfile.py")
+    targets = ("src", "tests", "examples", "docs/snippets", "docs/hooks", "benchmarks", "noxfile.py")
     session.run("mypy", *(target for target in targets if (ROOT / target).exists()))
 
 
@@ -333,7 +333,7 @@ def wheel_session(session: nox.Session) -> None:
     with session.chdir(copy):
         session.run("sandboxkit", "demo")
         # What is nearest to a user; the lanes of `tests` run all of it on this wheel.
-        public = ("tests/cli", "tests/test_docs.py", "tests/test_examples.py", "tests/test_exports.py")
+        public = ("tests/cli", "tests/test_docs.py", "tests/test_examples.py", "tests/test_exports.py", "tests/testing")
         session.run("python", "-m", "pytest", *PARALLEL, *public, *session.posargs)
 
 
