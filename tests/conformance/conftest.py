@@ -208,6 +208,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """
+    Where quarantines are made, for as long as the test.
+    """
+    directory = tmp_path.resolve() / "state"
+    monkeypatch.setenv("XDG_STATE_HOME", str(directory))
+    return directory
+
+
 @pytest.fixture
 def repository(ws: Path) -> Path:
     """

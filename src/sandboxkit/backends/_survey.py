@@ -86,6 +86,7 @@ class Survey:
             empty where there is none.
         owners: (uid, gid) of each path the spec lets the box see.
         working_directory: The application's.
+        gaps: Why something of the protection sets may not be held.
     """
 
     identity: Identity
@@ -103,6 +104,7 @@ class Survey:
     git_identity: bytes
     owners: Mapping[str, tuple[int, int]]
     working_directory: str
+    gaps: tuple[str, ...] = ()
 
 
 def survey(spec: SandboxSpec, *, programs: Iterable[str] = ()) -> Survey:
@@ -122,7 +124,8 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = ()) -> Survey:
     system, links = _system()
     tools = (*(_tools(home) if spec.filesystem.base == "tools" else ()), *_name_service(spec))
     runtime = _runtime()
-    protected, watched = protection(spec)
+    sets = protection(spec)
+    protected = tuple(sets.held)
     who = identity(
         (owners[path] for path in (*spec.filesystem.write, *spec.filesystem.read)),
         keeps_root=Control.PROCESS_ISOLATION in spec.allow_degraded,
@@ -141,10 +144,11 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = ()) -> Survey:
         launcher=launcher,
         denied=denied,
         protected=protected,
-        watched=watched,
+        watched=tuple(sets.watched.values()),
         git_identity=git_identity(home) if spec.filesystem.base == "tools" else b"",
         owners=owners,
         working_directory=_working_directory(),
+        gaps=tuple(dict.fromkeys(sets.gaps)),
     )
 
 

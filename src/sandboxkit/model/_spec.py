@@ -7,7 +7,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -17,6 +17,7 @@ from pydantic import (
     Field,
     PlainSerializer,
     ValidationError,
+    WithJsonSchema,
     field_validator,
 )
 
@@ -49,7 +50,7 @@ ProtectionSet = Literal["git", "shell-rc", "ide", "agent-config", "ci", "hook-ma
 """
 A named group of files in a writable directory that other programs execute or obey.
 """
-_ALL_SETS: frozenset[ProtectionSet] = frozenset({"git", "shell-rc", "ide", "agent-config", "ci", "hook-managers"})
+_ALL_SETS: frozenset[str] = frozenset(get_args(ProtectionSet))
 
 _SORTED = PlainSerializer(sorted, when_used="json")
 """A set has another order in every process; a record of a spec must not."""
@@ -94,6 +95,31 @@ def _absolute(path: str) -> str:
     return "/" + path.strip("/")
 
 
+def _protected(entry: str) -> str:
+    """
+    *entry* of `FilesystemPolicy.protect`, if it is one.
+    """
+    if entry in _ALL_SETS:
+        return entry
+    if "\0" in entry:
+        raise ValueError("a path cannot hold a NUL byte")
+    below = entry.removeprefix("./") if entry.startswith("./") else entry.removeprefix("/")
+    if below == entry:
+        from difflib import get_close_matches  # takes as long to import as all of the model
+
+        close = next(iter(get_close_matches(entry, sorted(_ALL_SETS))), None)
+        hint = f"did you mean {close!r}" if close else f"use one of {', '.join(sorted(_ALL_SETS))}"
+        raise ValueError(f"{entry!r} is no protection set; {hint}; a path starts with ./ or /")
+    if any(name in ("", ".", "..") for name in below.split("/")):
+        raise ValueError(f"{entry!r} is not in normal form; leave out empty names, '.' and '..'")
+    return entry
+
+
+_Protected = Annotated[
+    str,
+    AfterValidator(_protected),
+    WithJsonSchema({"anyOf": [{"enum": sorted(_ALL_SETS)}, {"type": "string", "pattern": "^[.]?/[^/]"}]}),
+]
 _HostPath = Annotated[str, AfterValidator(_absolute)]
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?|\*")
 
@@ -131,8 +157,13 @@ class FilesystemPolicy(_Model):
     Files and directories that answer EACCES. A path that does not exist when the
     box starts cannot be held back: it is graded and checked after the run.
     """
-    protect: Annotated[frozenset[ProtectionSet], _SORTED] = _ALL_SETS
-    """Groups of files that stay read-only inside writable directories; `git` is always on."""
+    protect: Annotated[frozenset[_Protected], _SORTED] = _ALL_SETS
+    """
+    What stays read-only inside writable directories: names of protection sets (`git` is
+    always on), `./path` in every writable directory, or an absolute path. In a path `*`,
+    `?` and `[…]` match within one name, and `**` any number of directories; what a
+    pattern matches only after the box was opened is not covered.
+    """
     tmp_bytes: int = Field(default=1024 * MIB, ge=MIB)
     """Size of the private /tmp, in bytes; /dev/shm and the empty home get as much each."""
     allow_host_interpreter_writes: bool = False
@@ -144,7 +175,7 @@ class FilesystemPolicy(_Model):
 
     @field_validator("protect", mode="after")
     @classmethod
-    def _git_always(cls, value: frozenset[ProtectionSet]) -> frozenset[ProtectionSet]:
+    def _git_always(cls, value: frozenset[str]) -> frozenset[str]:
         return value | {"git"}
 
     def tree(self) -> dict[str, Access]:
@@ -463,7 +494,8 @@ class SandboxSpec(_Model):
         """
         tree = self.filesystem.tree()
         here = (cwd,) if access_of(cwd, tree) >= Access.READ else ()
-        return (*here, *self.filesystem.write, *self.filesystem.read, home)
+        named = (*self.filesystem.write, *self.filesystem.read)
+        return (*here, *(path for path in named if tree[path] >= Access.READ), home)
 
     def timeout(self, asked: float | None) -> float | None:
         """

@@ -81,7 +81,10 @@ def _notes(spec: SandboxSpec, survey: Survey) -> tuple[str, ...]:
     if survey.identity.keeps_root:
         notes.append("the command keeps uid 0, because process.isolation may be degraded")
     if survey.watched:
-        notes.append(f"{len(survey.watched)} protected names do not exist and are looked for after the run")
+        notes.append(
+            f"{len(survey.watched)} protected names do not exist; made in the run, they are moved away after it"
+        )
+    notes += survey.gaps
     if spec.filesystem.allow_host_interpreter_writes:
         notes.append("the box may write what this library runs from")
     return tuple(notes)

@@ -14,7 +14,7 @@ from sandboxkit.backends.bubblewrap._detect import refusal
 from sandboxkit.backends.bubblewrap._enforcement import enforcement
 from sandboxkit.backends.bubblewrap._plan import launch_plan
 from sandboxkit.errors import BackendError, CommandError, SetupError, SpecError
-from sandboxkit.model import Enforcement, ExecResult, Invocation, Termination
+from sandboxkit.model import Enforcement, ExecResult, Invocation, Termination, Violation
 from sandboxkit.process import launch, open_streams, run
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class BubblewrapSandbox(Sandbox):
         self._enforcement = enforcement(spec, facts)
         self._is_fresh = True
         self._is_closed = False
+        self._violations: tuple[Violation, ...] | None = None
 
     @property
     def spec(self) -> SandboxSpec:
@@ -94,7 +95,9 @@ class BubblewrapSandbox(Sandbox):
             raise BackendError("this box is closed; open another for more commands")
         if self._is_fresh:
             self._is_fresh = False
-            return self
+            watched = self._facts.survey.watched if self._facts.survey else ()
+            if all(place.change() is None for place in watched):
+                return self  # else the caller has made one since the box was opened
         return BubblewrapSandbox(self._spec, self._facts.surveyed(self._spec))
 
     async def run(
@@ -121,6 +124,8 @@ class BubblewrapSandbox(Sandbox):
         except SetupError as exc:
             meaning = refusal(exc.problem)
             raise SetupError("bubblewrap", f"{meaning.reason}; {meaning.remedy}") from exc
+        finally:
+            box.settle()
         return box.result(outcome)
 
     @asynccontextmanager
@@ -144,19 +149,22 @@ class BubblewrapSandbox(Sandbox):
         box = self._look()
         plan = box.plan(argv, cwd=cwd, environment=environment, pass_fds=pass_fds)
         carriers = plan.confinement.pass_fds if plan.confinement else ()
-        async with (
-            open_streams(stdin, stdout, stderr) as streams,
-            launch(
-                plan,
-                stdin=streams.stdin_fd,
-                stdout=streams.stdout_fd,
-                stderr=streams.stderr_fd,
-                pass_fds=dict(carriers),
-                timeout=self._spec.limits.wall,
-            ) as running,
-        ):
-            streams.close_far_ends()
-            yield BubblewrapProcess(running, streams, box.result)
+        try:
+            async with (
+                open_streams(stdin, stdout, stderr) as streams,
+                launch(
+                    plan,
+                    stdin=streams.stdin_fd,
+                    stdout=streams.stdout_fd,
+                    stderr=streams.stderr_fd,
+                    pass_fds=dict(carriers),
+                    timeout=self._spec.limits.wall,
+                ) as running,
+            ):
+                streams.close_far_ends()
+                yield BubblewrapProcess(running, streams, box.result)
+        finally:
+            box.settle()
 
     def result(self, outcome: Outcome) -> ExecResult:
         """
@@ -173,8 +181,17 @@ class BubblewrapSandbox(Sandbox):
             backend="bubblewrap",
             enforcement=self._enforcement,
             usage=outcome.usage,
-            violations=violations(self._facts.survey.watched if self._facts.survey else ()),
+            violations=self.settle(),
         )
+
+    def settle(self) -> tuple[Violation, ...]:
+        """
+        What a command that has ended made under protected names; it is moved away. Done
+        once, also where nobody waited for the command's result.
+        """
+        if self._violations is None:
+            self._violations = violations(self._facts.survey.watched if self._facts.survey else ())
+        return self._violations
 
 
 def _checked(argv: Sequence[str]) -> tuple[str, ...]:

@@ -1,0 +1,99 @@
+"""
+A walk below a directory that follows no symbolic link and comes to an end.
+"""
+
+from __future__ import annotations
+
+import os
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["MAX_DEPTH", "MAX_DIRECTORIES", "Walk", "has_wildcard"]
+
+MAX_DEPTH = 8
+"""Levels below the directory the walk began at."""
+MAX_DIRECTORIES = 4096
+MAX_ENTRIES = 200_000
+_MAX_DEPTH_ELSEWHERE = 40
+"""For what lies outside: a file of git may point there."""
+_WILDCARDS = frozenset("*?[")
+
+
+def has_wildcard(text: str) -> bool:
+    """
+    Whether *text* is a pattern rather than a name.
+    """
+    return not _WILDCARDS.isdisjoint(text)
+
+
+class Walk:
+    """
+    What lies below one directory, within bounds: a box may have filled it.
+
+    Attributes:
+        unseen: Why not everything was looked at; empty where it was.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = root.rstrip("/")
+        self._listed: dict[str, Mapping[str, bool]] = {}
+        self._entries = 0
+        self.unseen = ""
+
+    def entries(self, place: str) -> Mapping[str, bool]:
+        """
+        The names in directory *place*, and whether each is a directory itself (a
+        symbolic link is not). Empty where it cannot be listed or a bound is met.
+        """
+        listed = self._listed.get(place)
+        if listed is None:
+            listed = self._listed[place] = self._list(place) if self._is_within_bounds(place) else {}
+        return listed
+
+    def _is_within_bounds(self, place: str) -> bool:
+        inside = place == self._root or place.startswith(self._root + "/")
+        depth = place.removeprefix(self._root).count("/")
+        if depth > (MAX_DEPTH if inside else _MAX_DEPTH_ELSEWHERE):
+            self.unseen = f"{self._root or '/'!r} has directories below level {MAX_DEPTH}"
+        elif len(self._listed) >= MAX_DIRECTORIES or self._entries >= MAX_ENTRIES:
+            self.unseen = f"{self._root or '/'!r} has more than {MAX_DIRECTORIES} directories or {MAX_ENTRIES} entries"
+        else:
+            return True
+        return False
+
+    def _list(self, place: str) -> Mapping[str, bool]:
+        listed: dict[str, bool] = {}
+        try:
+            with os.scandir(place or "/") as entries:
+                for entry in entries:
+                    self._entries += 1
+                    if self._entries > MAX_ENTRIES:
+                        self.unseen = f"{self._root or '/'!r} has more than {MAX_ENTRIES} entries"
+                        break
+                    listed[entry.name] = entry.is_dir(follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return listed  # it has just gone, or never was
+        except OSError as exc:
+            self.unseen = f"{place!r} cannot be listed: {exc.strerror}"
+        return listed
+
+    def matches(self, place: str, parts: Sequence[str]) -> Iterator[str]:
+        """
+        The existing paths below *place* that match *parts*, one pattern a component;
+        `**` stands for any number of directories, none among them.
+        """
+        if not parts:
+            yield place
+            return
+        head, rest = parts[0], parts[1:]
+        if head == "**":
+            yield from self.matches(place, rest)
+        for name, is_directory in sorted(self.entries(place).items()):
+            if head == "**":
+                if is_directory:
+                    yield from self.matches(f"{place}/{name}", parts)
+            elif (is_directory or not rest) and fnmatchcase(name, head):
+                yield from self.matches(f"{place}/{name}", rest)
