@@ -20,8 +20,9 @@ from tests.conformance.conftest import IS_ROOT, PYTHON, Act, git
 from tests.reference_tree import PLACES, access
 
 import sandboxkit
+from sandboxkit.backends._patterns import MAX_MATCHES
 from sandboxkit.errors import SandboxError, SpecError
-from sandboxkit.model import FilesystemPolicy, SandboxSpec
+from sandboxkit.model import Control, FilesystemPolicy, SandboxSpec
 from sandboxkit.process import interpreter
 
 if TYPE_CHECKING:
@@ -692,6 +693,44 @@ async def test_a_second_root_inside_the_first_adds_nothing(boxes: Boxes, ws: Pat
     (ws / "inner").mkdir()
     inside = await boxes.act(spec_of(write=(ws, ws / "inner")), WRITE, paths=[str(ws / "inner/f"), str(outside / "f")])
     assert list(inside.values()) == ["done", "ENOENT"]
+
+
+async def test_what_a_pattern_matches_is_denied(boxes: Boxes, ws: Path, outside: Path) -> None:
+    matched = [".env", "a/.env", "a/b/c/.env", "keys/one.pem"]
+    others = ["a/env", "a/.env.example", "keys/deep/two.pem", "keys/.env/named", "real"]
+    for name in (*matched[:3], "keys/one.pem", *others):
+        (ws / name).parent.mkdir(parents=True, exist_ok=True)
+        (ws / name).write_text("secret")
+    (ws / "linked.pem").symlink_to("real")
+    (outside / ".env").write_text("not shown")
+    (ws / "out").symlink_to(outside)
+    patterns = (f"glob:{ws}/**/.env", f"glob:{ws}/keys/*.pem", f"glob:{ws}/*.pem")
+    spec = SandboxSpec(
+        filesystem=FilesystemPolicy(write=(str(ws),), read=(str(ws / "keys/.env/named"),), deny=patterns)
+    )
+    paths = [str(ws / name) for name in (*matched, *others)]
+    inside = await boxes.act(spec, READ, paths=paths)
+    denied = {*matched, "keys/.env/named", "real"}  # all in it, and what a link that matches leads to
+    assert inside == {path: "EACCES" if path[len(str(ws)) + 1 :] in denied else "done" for path in paths}
+    assert set(READ.outside(paths=paths).values()) == {"done"}
+    move = Act("for path in arguments['paths']: attempt(path, os.rename, path, path + '.aside')")
+    aside = [str(ws / "a/.env"), str(ws / "a/b"), str(ws / "a")]
+    assert set((await boxes.act(spec, move, paths=aside)).values()) == {"EBUSY"}
+    async with boxes.backend.open(spec) as box:
+        reason = box.enforcement.reason(Control.FS_DENY_INSIDE_ALLOW)
+    assert f"what 'glob:{ws}/**/.env' matches only later is not denied" in reason
+    assert list(move.outside(paths=aside).values()) == ["done"] * 3
+
+
+async def test_more_matches_than_can_be_held_are_refused(boxes: Boxes, ws: Path) -> None:
+    for number in range(MAX_MATCHES + 1):
+        (ws / f"{number}.pem").touch()
+    spec = SandboxSpec(filesystem=FilesystemPolicy(write=(str(ws),), deny=(f"glob:{ws}/*.pem",)))
+    with pytest.raises(SpecError, match=f"match {MAX_MATCHES + 1} paths"):
+        await boxes.run(spec, ["true"])
+    (ws / "0.pem").unlink()
+    result = await boxes.run(spec, ["sh", "-c", "cat *.pem"])
+    assert result.text("stderr").count("Permission denied") == MAX_MATCHES
 
 
 LOOK = Act(

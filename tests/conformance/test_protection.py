@@ -22,9 +22,8 @@ import pytest
 from tests.conformance.conftest import BOXED, Act, git, gone
 
 from sandboxkit.backends import _protection
-from sandboxkit.backends._walk import MAX_DEPTH
 from sandboxkit.errors import SandboxError
-from sandboxkit.model import Control, FilesystemPolicy, Grade, SandboxSpec
+from sandboxkit.model import MAX_DEPTH, Control, FilesystemPolicy, Grade, SandboxSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 from sandboxkit.backends._layouts import layouts
 from sandboxkit.backends._quarantine import Quarantine, quarantine_place, readmit
 from sandboxkit.backends._repositories import IS_REPOSITORY, repositories
-from sandboxkit.backends._walk import Walk, has_wildcard
 from sandboxkit.errors import SpecError
-from sandboxkit.model import Access, Violation, access_of, is_inside
+from sandboxkit.model import Access, Violation, Walk, access_of, has_wildcard, is_inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -111,7 +110,7 @@ def protection(spec: SandboxSpec) -> Protection:
         _own(root.rstrip("/"), walk, spec.filesystem.protect, tree, found)
         if walk.unseen:
             found.gaps.append(f"{walk.unseen}, so a repository or pattern below is not protected")
-    for path in spec.filesystem.deny:
+    for path in (path for path, access in tree.items() if access is Access.DENY):
         if _mode(path) is None and _is_below_writable(path, tree):
             found.watch(path, _root_of(path, tree))
     return found

@@ -14,7 +14,7 @@ from sandboxkit.backends._layouts import layouts
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from sandboxkit.backends._walk import Walk
+    from sandboxkit.model import Walk
 
 __all__ = ["IS_REPOSITORY", "repositories"]
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sandboxkit.backends._git import git_identity
 from sandboxkit.backends._layouts import layouts
+from sandboxkit.backends._patterns import denied_by_patterns
 from sandboxkit.backends._protection import Watched, protection
 from sandboxkit.errors import SpecError
 from sandboxkit.model import Access, Control, access_of, is_inside
@@ -86,7 +87,8 @@ class Survey:
             empty where there is none.
         owners: (uid, gid) of each path the spec lets the box see.
         working_directory: The application's.
-        gaps: Why something of the protection sets may not be held.
+        matched: Existing paths that a pattern of the spec denies.
+        gaps: Why something of the protection sets, or of the patterns, may not be held.
     """
 
     identity: Identity
@@ -104,6 +106,7 @@ class Survey:
     git_identity: bytes
     owners: Mapping[str, tuple[int, int]]
     working_directory: str
+    matched: tuple[str, ...] = ()
     gaps: tuple[str, ...] = ()
 
 
@@ -125,6 +128,7 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = ()) -> Survey:
     tools = (*(_tools(home) if spec.filesystem.base == "tools" else ()), *_name_service(spec))
     runtime = _runtime()
     sets = protection(spec)
+    matched, gaps = denied_by_patterns(spec)
     protected = tuple(sets.held)
     who = identity(
         (owners[path] for path in (*spec.filesystem.write, *spec.filesystem.read)),
@@ -136,7 +140,9 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = ()) -> Survey:
         identity=who,
         home=home,
         box_home=_box_home(home, system),
-        kinds=_kinds([*owners, *layouts().private, *system, *tools, *runtime, *denied, *protected, *launcher]),
+        kinds=_kinds(
+            [*owners, *layouts().private, *system, *tools, *runtime, *denied, *matched, *protected, *launcher]
+        ),
         system=system,
         links=links,
         tools=tools,
@@ -148,7 +154,8 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = ()) -> Survey:
         git_identity=git_identity(home) if spec.filesystem.base == "tools" else b"",
         owners=owners,
         working_directory=_working_directory(),
-        gaps=tuple(dict.fromkeys(sets.gaps)),
+        matched=matched,
+        gaps=tuple(dict.fromkeys((*sets.gaps, *gaps))),
     )
 
 
@@ -187,7 +194,7 @@ def _named(spec: SandboxSpec) -> dict[str, tuple[int, int]]:
     problems = []
     owners = {}
     for field in ("write", "read", "deny"):
-        for path in getattr(spec.filesystem, field):
+        for path in (path for path in getattr(spec.filesystem, field) if path.startswith("/")):
             try:
                 found = _look(path, for_writing=field == "write")
             except SpecError as exc:

@@ -53,10 +53,14 @@ from sandboxkit.model._spec import (
     ProtectionSet,
     SandboxSpec,
 )
+from sandboxkit.model._walk import MAX_DEPTH, PATTERN_DEPTH, PATTERN_DIRECTORIES, Walk, fixed_part, has_wildcard
 
 __all__ = [
     "BASELINE",
     "FIRST_FREE_FD",
+    "MAX_DEPTH",
+    "PATTERN_DEPTH",
+    "PATTERN_DIRECTORIES",
     "PIPES",
     "SCHEMA_VERSION",
     "TRUSTED_PATH",
@@ -111,7 +115,10 @@ __all__ = [
     "Unknown",
     "Usage",
     "Violation",
+    "Walk",
     "access_of",
+    "fixed_part",
+    "has_wildcard",
     "is_inside",
     "real_path",
     "strictest",

@@ -26,6 +26,7 @@ from sandboxkit.model._control import BASELINE, Control, Grade
 from sandboxkit.model._paths import Access, access_of, strictest
 from sandboxkit.model._real_path import real_path
 from sandboxkit.model._spec_problems import problems
+from sandboxkit.model._walk import GLOB, has_wildcard
 
 if TYPE_CHECKING:
     import os
@@ -86,6 +87,10 @@ def _merged(one: _M, other: _M, **fields: object) -> _M:
 def _absolute(path: str) -> str:
     if "\0" in path:
         raise ValueError("a path cannot hold a NUL byte")
+    if path.startswith(GLOB):
+        raise ValueError(
+            f"{path!r} is a pattern, which only deny takes here; a spec file may have it, or name the paths"
+        )
     if not path.startswith("/"):
         raise ValueError(
             f"{path!r} is a relative path; write it from the root, or use a preset or a spec file, which resolve it"
@@ -128,7 +133,17 @@ def _unique(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted(set(values)))
 
 
+def _denied(entry: str) -> str:
+    if not entry.startswith(GLOB):
+        return _absolute(entry)
+    pattern = _absolute(entry.removeprefix(GLOB))
+    if not has_wildcard(pattern):
+        raise ValueError(f"{entry!r} has none of *, ? and [; name the path itself, without {GLOB!r}")
+    return GLOB + pattern
+
+
 _HostPaths = Annotated[tuple[_HostPath, ...], AfterValidator(_unique)]
+_DeniedPaths = Annotated[tuple[Annotated[str, AfterValidator(_denied)], ...], AfterValidator(_unique)]
 
 
 class FilesystemPolicy(_Model):
@@ -152,10 +167,13 @@ class FilesystemPolicy(_Model):
     """Files and directories that may also be read."""
     write: _HostPaths = ()
     """Files and directories that may be read and written. They must exist."""
-    deny: _HostPaths = ()
+    deny: _DeniedPaths = ()
     """
     Files and directories that answer EACCES. A path that does not exist when the
     box starts cannot be held back: it is graded and checked after the run.
+    `glob:/path` is a pattern, with `*`, `?` and `[…]` within one name and `**` for any
+    number of directories: what it matches when a command starts is denied with all in
+    it, whatever is named deeper. What it matches only later is not covered.
     """
     protect: Annotated[frozenset[_Protected], _SORTED] = _ALL_SETS
     """
@@ -180,12 +198,18 @@ class FilesystemPolicy(_Model):
 
     def tree(self) -> dict[str, Access]:
         """
-        The named paths with their access.
+        The named paths with their access, without the patterns of `deny`.
         """
         tree = dict.fromkeys(self.read, Access.READ)
         tree.update(dict.fromkeys(self.write, Access.WRITE))
-        tree.update(dict.fromkeys(self.deny, Access.DENY))
+        tree.update(dict.fromkeys((path for path in self.deny if path.startswith("/")), Access.DENY))
         return tree
+
+    def denied_patterns(self) -> tuple[str, ...]:
+        """
+        The patterns of `deny`, as absolute paths with wildcards.
+        """
+        return tuple(entry.removeprefix(GLOB) for entry in self.deny if entry.startswith(GLOB))
 
     def tighten(self, other: FilesystemPolicy) -> FilesystemPolicy:
         """
@@ -198,7 +222,10 @@ class FilesystemPolicy(_Model):
             base=_BASES[min(_BASES.index(self.base), _BASES.index(other.base))],
             read=_with(tree, Access.READ),
             write=_with(tree, Access.WRITE),
-            deny=_with(tree, Access.DENY),
+            deny=(
+                *_with(tree, Access.DENY),
+                *(GLOB + pattern for side in (self, other) for pattern in side.denied_patterns()),
+            ),
             protect=self.protect | other.protect,
             tmp_bytes=min(self.tmp_bytes, other.tmp_bytes),
             allow_host_interpreter_writes=self.allow_host_interpreter_writes and other.allow_host_interpreter_writes,

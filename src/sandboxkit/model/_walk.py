@@ -11,14 +11,28 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["MAX_DEPTH", "MAX_DIRECTORIES", "Walk", "has_wildcard"]
+__all__ = [
+    "GLOB",
+    "MAX_DEPTH",
+    "MAX_DIRECTORIES",
+    "PATTERN_DEPTH",
+    "PATTERN_DIRECTORIES",
+    "Walk",
+    "fixed_part",
+    "has_wildcard",
+]
 
 MAX_DEPTH = 8
 """Levels below the directory the walk began at."""
 MAX_DIRECTORIES = 4096
+PATTERN_DEPTH = 40
+PATTERN_DIRECTORIES = 20_000
+"""Bounds for patterns a spec names: it takes about 15 µs a directory."""
 MAX_ENTRIES = 200_000
 _MAX_DEPTH_ELSEWHERE = 40
 """For what lies outside: a file of git may point there."""
+GLOB = "glob:"
+"""Before a path that is a pattern: a name may hold any character, so that nothing else tells."""
 _WILDCARDS = frozenset("*?[")
 
 
@@ -29,16 +43,32 @@ def has_wildcard(text: str) -> bool:
     return not _WILDCARDS.isdisjoint(text)
 
 
+def fixed_part(pattern: str) -> tuple[str, tuple[str, ...]]:
+    """
+    The directory an absolute *pattern* starts in, and the rest, one part a component.
+    """
+    parts = pattern.strip("/").split("/")
+    number = next((number for number, part in enumerate(parts) if has_wildcard(part)), len(parts) - 1)
+    return "/" + "/".join(parts[:number]), tuple(parts[number:])
+
+
 class Walk:
     """
     What lies below one directory, within bounds: a box may have filled it.
+
+    Args:
+        root: The directory.
+        max_depth: How many levels below it are looked at.
+        max_directories: How many directories are.
 
     Attributes:
         unseen: Why not everything was looked at; empty where it was.
     """
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, *, max_depth: int = MAX_DEPTH, max_directories: int = MAX_DIRECTORIES) -> None:
         self._root = root.rstrip("/")
+        self._max_depth = max_depth
+        self._max_directories = max_directories
         self._listed: dict[str, Mapping[str, bool]] = {}
         self._entries = 0
         self.unseen = ""
@@ -56,10 +86,12 @@ class Walk:
     def _is_within_bounds(self, place: str) -> bool:
         inside = place == self._root or place.startswith(self._root + "/")
         depth = place.removeprefix(self._root).count("/")
-        if depth > (MAX_DEPTH if inside else _MAX_DEPTH_ELSEWHERE):
-            self.unseen = f"{self._root or '/'!r} has directories below level {MAX_DEPTH}"
-        elif len(self._listed) >= MAX_DIRECTORIES or self._entries >= MAX_ENTRIES:
-            self.unseen = f"{self._root or '/'!r} has more than {MAX_DIRECTORIES} directories or {MAX_ENTRIES} entries"
+        if depth > (self._max_depth if inside else _MAX_DEPTH_ELSEWHERE):
+            self.unseen = f"{self._root or '/'!r} has directories below level {self._max_depth}"
+        elif len(self._listed) >= self._max_directories or self._entries >= MAX_ENTRIES:
+            self.unseen = (
+                f"{self._root or '/'!r} has more than {self._max_directories} directories or {MAX_ENTRIES} entries"
+            )
         else:
             return True
         return False
