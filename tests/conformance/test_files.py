@@ -594,6 +594,31 @@ async def test_memory_behind_files_is_bounded(boxes: Boxes, ws: Path, home: Path
     assert list(control.values()) == [20, "done"]
 
 
+MANY = Act(
+    """
+def many(directory):
+    for number in range(arguments["count"]):
+        os.close(os.open("%s/%d" % (directory, number), os.O_CREAT | os.O_WRONLY))
+for path in arguments["paths"]:
+    attempt(path, many, path)
+"""
+)
+
+
+async def test_the_number_of_files_in_memory_is_bounded_for_a_root_caller(
+    boxes: Boxes, ws: Path, home: Path, outside: Path
+) -> None:
+    # bwrap cannot set the bound, so that an ordinary user's box has the kernel's own.
+    paths = ["/dev/shm", "/tmp", "/run", "/var/tmp", str(home)]
+    spec = spec_of(write=(ws,), tmp_bytes=8 << 20)
+    inside = await boxes.act(spec, MANY, paths=paths, count=3000)
+    assert set(inside.values()) == {"ENOSPC" if IS_ROOT else "done"}
+    assert MANY.outside(paths=[str(outside)], count=3000) == {str(outside): "done"}
+    async with boxes.backend.open(spec) as box:
+        notes = box.plan(["true"]).notes
+    assert any("not in the number of files" in note for note in notes) is not IS_ROOT
+
+
 @contextlib.contextmanager
 def file_in_shared_memory() -> Iterator[Path]:
     path = Path(f"/dev/shm/sandboxkit-test-{os.getpid()}")

@@ -378,6 +378,22 @@ async def _swapping(boxes: Boxes, spec: SandboxSpec, outside: Path) -> None:
     await boxes.act(spec, Act(SWAP), outside=str(outside))
 
 
+async def test_a_second_name_of_a_protected_file_is_graded(boxes: Boxes, ws: Path) -> None:
+    (ws / ".envrc").write_text("kept")
+    os.link(ws / ".envrc", ws / "second")
+    result = await boxes.run(
+        SandboxSpec.workspace_write(ws), ["sh", "-c", "ln .envrc third; echo evil > .envrc; echo evil > second"]
+    )
+    assert result.text("stderr").count("Invalid cross-device link") == 1
+    assert result.text("stderr").count("Read-only") == 1
+    assert (ws / ".envrc").read_text() == "evil\n", "what the grade says"
+    assert "has other names" in result.enforcement.reason(Control.FS_DENY_INSIDE_ALLOW)
+    (ws / "second").unlink()
+    result = await boxes.run(SandboxSpec.workspace_write(ws), ["true"])
+    assert "has other names" not in result.enforcement.reason(Control.FS_DENY_INSIDE_ALLOW)
+    os.link(ws / ".envrc", ws / "third")
+
+
 # --- sets, and the caller's own entries ------------------------------------------------
 
 WRITE = Act("for path in arguments['paths']: attempt(path, write, path)")

@@ -5,6 +5,7 @@ who the caller is, where the tools and this library itself lie.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import stat
@@ -155,7 +156,7 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = ()) -> Survey:
         owners=owners,
         working_directory=_working_directory(),
         matched=matched,
-        gaps=tuple(dict.fromkeys((*sets.gaps, *gaps))),
+        gaps=tuple(dict.fromkeys((*sets.gaps, *gaps, *_other_names((*protected, *matched, *spec.filesystem.deny))))),
     )
 
 
@@ -164,6 +165,17 @@ def _working_directory() -> str:
         return os.getcwd()
     except OSError:
         return "/"  # it was removed
+
+
+def _other_names(paths: Iterable[str]) -> Iterator[str]:
+    """
+    Which of *paths* are files with a second name, under which a mount does not hold them.
+    """
+    for path in paths:
+        with contextlib.suppress(OSError):
+            found = os.lstat(path)
+            if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+                yield f"{path!r} has other names (hard links), under which it is not held"
 
 
 def _kinds(paths: Iterable[str]) -> dict[str, Kind]:

@@ -183,7 +183,11 @@ class FilesystemPolicy(_Model):
     pattern matches only after the box was opened is not covered.
     """
     tmp_bytes: int = Field(default=1024 * MIB, ge=MIB)
-    """Size of the private /tmp, in bytes; /dev/shm and the empty home get as much each."""
+    """
+    Size of the private /tmp, in bytes; /dev/shm and the empty home get as much each.
+    For a root caller they also hold at most one file for every 4096 bytes; for others the
+    kernel's own bound counts, because bwrap cannot set one.
+    """
     allow_host_interpreter_writes: bool = False
     """
     Lets a box write the interpreter, packages and programs this library itself runs
