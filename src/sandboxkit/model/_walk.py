@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -100,16 +101,15 @@ class Walk:
         listed: dict[str, bool] = {}
         try:
             with os.scandir(place or "/") as entries:
-                for entry in entries:
-                    self._entries += 1
-                    if self._entries > MAX_ENTRIES:
-                        self.unseen = f"{self._root or '/'!r} has more than {MAX_ENTRIES} entries"
-                        break
+                for entry in islice(entries, MAX_ENTRIES - self._entries):
                     listed[entry.name] = entry.is_dir(follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return listed  # it has just gone, or never was
         except OSError as exc:
             self.unseen = f"{place!r} cannot be listed: {exc.strerror}"
+        self._entries += len(listed)
+        if self._entries >= MAX_ENTRIES:
+            self.unseen = f"{self._root or '/'!r} has {MAX_ENTRIES} entries or more"
         return listed
 
     def matches(self, place: str, parts: Sequence[str]) -> Iterator[str]:
