@@ -260,6 +260,16 @@ async def test_a_planted_repository_does_not_run_outside(boxes: Boxes, ws: Path,
     assert (outside / "ran").exists(), "without a box git runs what was planted"
 
 
+async def test_a_clone_below_the_top_stays_and_is_held_from_the_next_command_on(
+    boxes: Boxes, repository: Path, ws: Path
+) -> None:
+    async with boxes.backend.open(SandboxSpec.workspace_write(ws)) as box:
+        cloned = await box.run(["git", "clone", "-q", ".", "vendor/copy"])
+        assert (cloned.ok, cloned.violations) == (True, ()), cloned.text("stderr")
+        refused = await box.run(["sh", "-c", "echo evil >> vendor/copy/.git/config"])
+    assert "Read-only" in refused.text("stderr")
+
+
 async def test_a_link_on_the_way_is_moved_itself(boxes: Boxes, ws: Path, outside: Path) -> None:
     (outside / "workflows").mkdir()
     (outside / "workflows/keep.yml").write_text("keep")

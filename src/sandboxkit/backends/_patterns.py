@@ -4,11 +4,19 @@ What the patterns a spec denies match on the host, now.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from sandboxkit.errors import SpecError
-from sandboxkit.model import PATTERN_DEPTH, PATTERN_DIRECTORIES, Access, Walk, access_of, fixed_part, is_inside
+from sandboxkit.model import (
+    PATTERN_DEPTH,
+    PATTERN_DIRECTORIES,
+    Access,
+    Walk,
+    access_of,
+    fixed_part,
+    is_inside,
+    real_now,
+)
 
 if TYPE_CHECKING:
     from sandboxkit.model import SandboxSpec
@@ -32,11 +40,11 @@ def denied_by_patterns(spec: SandboxSpec) -> tuple[tuple[str, ...], tuple[str, .
     gaps = []
     for pattern in spec.filesystem.denied_patterns():
         start, parts = fixed_part(pattern)
-        if os.path.realpath(start) != start:
+        if real_now(start) != start:
             raise SpecError(f"filesystem.deny: {start!r} is reached through a symbolic link; name its real path")
         walk = Walk(start, max_depth=PATTERN_DEPTH, max_directories=PATTERN_DIRECTORIES)
         for path in walk.matches(start.rstrip("/"), parts):
-            real = os.path.realpath(path)
+            real = real_now(path)
             if real == path or access_of(real, tree) >= Access.READ:
                 found[real] = None
         if walk.unseen:

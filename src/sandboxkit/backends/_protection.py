@@ -17,7 +17,7 @@ from sandboxkit.backends._layouts import layouts
 from sandboxkit.backends._quarantine import Quarantine, quarantine_place, readmit
 from sandboxkit.backends._repositories import IS_REPOSITORY, repositories
 from sandboxkit.errors import SpecError
-from sandboxkit.model import Access, Violation, Walk, access_of, has_wildcard, is_inside
+from sandboxkit.model import Access, Violation, Walk, access_of, has_wildcard, is_inside, real_now
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -140,7 +140,7 @@ def _hold_linked(link: str, path: str, root: str, tree: Mapping[str, Access], fo
     write that. A link to a directory that holds *root* is left alone: all would be held.
     """
     found.watch(link, root, _text(link))
-    target = os.path.realpath(path)
+    target = real_now(path)
     is_held = access_of(target, tree) is Access.WRITE and not is_inside(root or "/", target)
     if is_held and os.path.basename(path) != ".git":
         if _mode(target) is None:

@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from sandboxkit.backends._layouts import layouts
+from sandboxkit.model import real_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,7 +66,7 @@ def _by_name(place: str, walk: Walk, *, is_directory: bool) -> Iterator[tuple[st
         yield from _repository(git, walk)
         return
     yield (git, f"{place}/.gitmodules")
-    directory = os.path.realpath(git) if os.path.islink(git) else _pointed(git, _POINTER)
+    directory = real_now(git) if os.path.islink(git) else _pointed(git, _POINTER)
     if directory is not None:
         yield from _of_worktree(directory, walk)
 
@@ -121,4 +122,4 @@ def _pointed(file: str, prefix: bytes) -> str | None:
     if not text.startswith(prefix) or b"\0" in text:
         return None
     name = os.fsdecode(text[len(prefix) :].split(b"\n")[0].strip(b" \r"))
-    return os.path.realpath(os.path.join(os.path.dirname(file), name)) if name else None
+    return real_now(os.path.join(os.path.dirname(file), name)) if name else None

@@ -53,7 +53,15 @@ from sandboxkit.model._spec import (
     ProtectionSet,
     SandboxSpec,
 )
-from sandboxkit.model._walk import MAX_DEPTH, PATTERN_DEPTH, PATTERN_DIRECTORIES, Walk, fixed_part, has_wildcard
+from sandboxkit.model._walk import (
+    MAX_DEPTH,
+    PATTERN_DEPTH,
+    PATTERN_DIRECTORIES,
+    Walk,
+    fixed_part,
+    has_wildcard,
+    real_now,
+)
 
 __all__ = [
     "BASELINE",
@@ -120,6 +128,7 @@ __all__ = [
     "fixed_part",
     "has_wildcard",
     "is_inside",
+    "real_now",
     "real_path",
     "strictest",
 ]

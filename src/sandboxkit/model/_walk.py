@@ -9,6 +9,8 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from sandboxkit.errors import SpecError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -21,6 +23,7 @@ __all__ = [
     "Walk",
     "fixed_part",
     "has_wildcard",
+    "real_now",
 ]
 
 MAX_DEPTH = 8
@@ -51,6 +54,19 @@ def fixed_part(pattern: str) -> tuple[str, tuple[str, ...]]:
     parts = pattern.strip("/").split("/")
     number = next((number for number, part in enumerate(parts) if has_wildcard(part)), len(parts) - 1)
     return "/" + "/".join(parts[:number]), tuple(parts[number:])
+
+
+def real_now(path: str) -> str:
+    """
+    The real path of *path*, which other programs may change meanwhile.
+
+    Raises:
+        SpecError: It was replaced while it was looked at.
+    """
+    try:
+        return os.path.realpath(path)
+    except OSError as exc:
+        raise SpecError(f"{path!r} was replaced while it was looked at ({exc.strerror}); try again") from exc
 
 
 class Walk:
