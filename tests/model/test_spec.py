@@ -84,3 +84,31 @@ def test_a_denial_inside_a_denial_is_left_out() -> None:
 def test_a_field_cannot_be_changed_afterwards() -> None:
     with pytest.raises(ValueError, match="frozen"):
         FilesystemPolicy().base = "system"
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ("shellrc", "'shellrc' is no protection set; did you mean 'shell-rc'; a path starts with ./ or /"),
+        ("Makefile", "a path starts with ./ or /"),
+        ("../x", "a path starts with ./ or /"),
+        ("./a/../b", "not in normal form"),
+        ("./", "not in normal form"),
+        ("/a//b", "not in normal form"),
+        ("./a\0", "NUL byte"),
+    ],
+)
+def test_a_wrong_entry_of_protect_is_named(entry: str, problem: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        FilesystemPolicy(protect=frozenset({entry}))
+    assert problem in caught.value.problems[0]
+
+
+def test_protection_only_grows() -> None:
+    one, two = (FilesystemPolicy(protect=frozenset(entries)) for entries in ({"ci", "./a"}, {"/b/*"}))
+    assert one.tighten(two).protect == {"git", "ci", "./a", "/b/*"}
+
+
+def test_a_command_starts_in_no_denied_directory() -> None:
+    spec = SandboxSpec(filesystem=FilesystemPolicy(write=("/a", "/b"), deny=("/a",)))
+    assert spec.starting_places("/", "/home") == ("/b", "/home")

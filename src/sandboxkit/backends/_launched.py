@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from sandboxkit.backends._contract import PIPE, BoxProcess, Facts, Sandbox
 from sandboxkit.backends._protection import violations
 from sandboxkit.errors import BackendError, CommandError, SetupError, SpecError
-from sandboxkit.model import Control, Enforcement, ExecResult, Invocation, Termination
+from sandboxkit.model import Control, Enforcement, ExecResult, Invocation, Termination, Violation
 from sandboxkit.process import launch, open_streams, run
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         self._enforcement = mechanism.enforcement(spec, facts)
         self._is_fresh = True
         self._is_closed = False
+        self._violations: tuple[Violation, ...] | None = None
 
     @property
     def spec(self) -> SandboxSpec:
@@ -122,7 +123,8 @@ class LaunchedSandbox(Sandbox, Generic[F]):
             raise BackendError("this box is closed; open another for more commands")
         if self._is_fresh:
             self._is_fresh = False
-            return self
+            if all(place.change() is None for place in self._mechanism.watched(self._facts)):
+                return self  # else the caller has made one since the box was opened
         facts = self._mechanism.look(self._facts, self._spec)
         return LaunchedSandbox(self._mechanism, self._spec, facts)
 
@@ -150,6 +152,8 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         except SetupError as exc:
             meaning = self._mechanism.refusal(exc.problem)
             raise SetupError(self._mechanism.name, f"{meaning.reason}; {meaning.remedy}") from exc
+        finally:
+            box.settle()
         return box.result(outcome)
 
     @asynccontextmanager
@@ -173,19 +177,22 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         box = self._look()
         plan = box.plan(argv, cwd=cwd, environment=environment, pass_fds=pass_fds)
         carriers = plan.confinement.pass_fds if plan.confinement else ()
-        async with (
-            open_streams(stdin, stdout, stderr) as streams,
-            launch(
-                plan,
-                stdin=streams.stdin_fd,
-                stdout=streams.stdout_fd,
-                stderr=streams.stderr_fd,
-                pass_fds=dict(carriers),
-                timeout=self._spec.limits.wall,
-            ) as running,
-        ):
-            streams.close_far_ends()
-            yield LaunchedProcess(running, streams, box.result)
+        try:
+            async with (
+                open_streams(stdin, stdout, stderr) as streams,
+                launch(
+                    plan,
+                    stdin=streams.stdin_fd,
+                    stdout=streams.stdout_fd,
+                    stderr=streams.stderr_fd,
+                    pass_fds=dict(carriers),
+                    timeout=self._spec.limits.wall,
+                ) as running,
+            ):
+                streams.close_far_ends()
+                yield LaunchedProcess(running, streams, box.result)
+        finally:
+            box.settle()
 
     def result(self, outcome: Outcome) -> ExecResult:
         """
@@ -202,8 +209,17 @@ class LaunchedSandbox(Sandbox, Generic[F]):
             backend=self._mechanism.name,
             enforcement=self._held(outcome),
             usage=outcome.usage,
-            violations=violations(self._mechanism.watched(self._facts)),
+            violations=self.settle(),
         )
+
+    def settle(self) -> tuple[Violation, ...]:
+        """
+        What a command that has ended made under protected names; it is moved away. Done
+        once, also where nobody waited for the command's result.
+        """
+        if self._violations is None:
+            self._violations = violations(self._mechanism.watched(self._facts))
+        return self._violations
 
     def _held(self, outcome: Outcome) -> Enforcement:
         """

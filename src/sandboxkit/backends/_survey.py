@@ -5,6 +5,7 @@ who the caller is, where the tools and this library itself lie.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import stat
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sandboxkit.backends._git import git_identity
 from sandboxkit.backends._layouts import layouts
+from sandboxkit.backends._patterns import denied_by_patterns
 from sandboxkit.backends._protection import Watched, protection
 from sandboxkit.errors import SpecError
 from sandboxkit.model import Access, Control, access_of, is_inside
@@ -86,6 +88,8 @@ class Survey:
             empty where there is none.
         owners: (uid, gid) of each path the spec lets the box see.
         working_directory: The application's.
+        matched: Existing paths that a pattern of the spec denies.
+        gaps: Why something of the protection sets, or of the patterns, may not be held.
     """
 
     identity: Identity
@@ -103,6 +107,8 @@ class Survey:
     git_identity: bytes
     owners: Mapping[str, tuple[int, int]]
     working_directory: str
+    matched: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
 
 
 def survey(spec: SandboxSpec, *, programs: Iterable[str] = (), maps_ids: bool = True) -> Survey:
@@ -124,7 +130,9 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = (), maps_ids: bool = 
     system, links = _system()
     tools = (*(_tools(home) if spec.filesystem.base == "tools" else ()), *_name_service(spec))
     runtime = _runtime()
-    protected, watched = protection(spec)
+    sets = protection(spec)
+    matched, gaps = denied_by_patterns(spec)
+    protected = tuple(sets.held)
     named = [owners[path] for path in (*spec.filesystem.write, *spec.filesystem.read)]
     permits_root = Control.PROCESS_ISOLATION in spec.allow_degraded
     uids = {uid for uid, _ in named}
@@ -136,7 +144,9 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = (), maps_ids: bool = 
         identity=who,
         home=home,
         box_home=_box_home(home, system),
-        kinds=_kinds([*owners, *layouts().private, *system, *tools, *runtime, *denied, *protected, *launcher]),
+        kinds=_kinds(
+            [*owners, *layouts().private, *system, *tools, *runtime, *denied, *matched, *protected, *launcher]
+        ),
         system=system,
         links=links,
         tools=tools,
@@ -144,10 +154,12 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = (), maps_ids: bool = 
         launcher=launcher,
         denied=denied,
         protected=protected,
-        watched=watched,
+        watched=tuple(sets.watched.values()),
         git_identity=git_identity(home) if spec.filesystem.base == "tools" else b"",
         owners=owners,
         working_directory=_working_directory(),
+        matched=matched,
+        gaps=tuple(dict.fromkeys((*sets.gaps, *gaps, *_other_names((*protected, *matched, *spec.filesystem.deny))))),
     )
 
 
@@ -156,6 +168,17 @@ def _working_directory() -> str:
         return os.getcwd()
     except OSError:
         return "/"  # it was removed
+
+
+def _other_names(paths: Iterable[str]) -> Iterator[str]:
+    """
+    Which of *paths* are files with a second name, under which a mount does not hold them.
+    """
+    for path in paths:
+        with contextlib.suppress(OSError):
+            found = os.lstat(path)
+            if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+                yield f"{path!r} has other names (hard links), under which it is not held"
 
 
 def _kinds(paths: Iterable[str]) -> dict[str, Kind]:
@@ -186,7 +209,7 @@ def _named(spec: SandboxSpec) -> dict[str, tuple[int, int]]:
     problems = []
     owners = {}
     for field in ("write", "read", "deny"):
-        for path in getattr(spec.filesystem, field):
+        for path in (path for path in getattr(spec.filesystem, field) if path.startswith("/")):
             try:
                 found = _look(path, for_writing=field == "write")
             except SpecError as exc:

@@ -64,7 +64,7 @@ def box_tree(spec: SandboxSpec, survey: Survey) -> Tree:
 
     The strength of the layers, weakest first: the system, the tools and the empty home;
     what the spec names; the private directories and the credentials, unless the spec
-    names exactly that path; the protection sets; and what this library runs from. The
+    names exactly that path; what its patterns deny; the protection sets; and what this library runs from. The
     private directories are where a host's sockets lie: whoever names `/` would not
     expect a box to reach the container engine through one.
 
@@ -80,6 +80,7 @@ def box_tree(spec: SandboxSpec, survey: Survey) -> Tree:
         if path not in named and (path in survey.kinds or Tree(nodes, frozenset()).at(path) is None):
             nodes[path] = Node.PRIVATE  # a mount point missing in a directory of the host would be made there
     nodes.update({path: Node.HIDDEN for path in survey.denied if path not in named})
+    _hide(nodes, survey.matched)
     _hold(nodes, survey.protected)
     if not spec.filesystem.allow_host_interpreter_writes:
         _refuse_inside(survey.launcher, spec.filesystem.write)
@@ -93,6 +94,17 @@ def box_tree(spec: SandboxSpec, survey: Survey) -> Tree:
 
 
 _NODES = {Access.DENY: Node.HIDDEN, Access.READ: Node.READ, Access.WRITE: Node.WRITE}
+
+
+def _hide(nodes: dict[str, Node], paths: Iterable[str]) -> None:
+    """
+    Hides *paths* where they would be shown, with all that is named in them.
+    """
+    for path in paths:
+        for inner in [inner for inner in nodes if inner != path and is_inside(inner, path)]:
+            del nodes[inner]
+        if Tree(nodes, frozenset()).at(path) in (Node.READ, Node.WRITE):
+            nodes[path] = Node.HIDDEN
 
 
 def _hold(nodes: dict[str, Node], paths: Iterable[str]) -> None:

@@ -55,10 +55,22 @@ from sandboxkit.model._spec import (
     ProtectionSet,
     SandboxSpec,
 )
+from sandboxkit.model._walk import (
+    MAX_DEPTH,
+    PATTERN_DEPTH,
+    PATTERN_DIRECTORIES,
+    Walk,
+    fixed_part,
+    has_wildcard,
+    real_now,
+)
 
 __all__ = [
     "BASELINE",
     "FIRST_FREE_FD",
+    "MAX_DEPTH",
+    "PATTERN_DEPTH",
+    "PATTERN_DIRECTORIES",
     "PIPES",
     "SCHEMA_VERSION",
     "TRUSTED_PATH",
@@ -115,8 +127,12 @@ __all__ = [
     "Unknown",
     "Usage",
     "Violation",
+    "Walk",
     "access_of",
+    "fixed_part",
+    "has_wildcard",
     "is_inside",
+    "real_now",
     "real_path",
     "strictest",
 ]

@@ -73,6 +73,8 @@ class Mount:
         target: The path in the box.
         source: The host path for binds; the link's text for a symlink.
         size: Bytes, for a tmpfs.
+        inodes: Files and directories it may hold at most, for a tmpfs; None leaves it to
+            the kernel, which allows one for every two pages of the machine's memory.
         perms: Mode, for a tmpfs or data file.
         owner: The (uid, gid) on disk that is shown as the box's user; None leaves
             the ownership as it is.
@@ -84,6 +86,7 @@ class Mount:
     target: str
     source: str = ""
     size: int | None = None
+    inodes: int | None = None
     perms: int | None = None
     owner: tuple[int, int] | None = None
     fd: int | None = None
@@ -154,14 +157,17 @@ class Staging:
             owner is the (uid, gid) that is shown as the box's user, and the user's new
             files get; None leaves the ownership as it is.
         directory: Where they are staged, in the private namespace only.
+        memory: (bytes, inodes, mode) of each file system in memory that is staged after
+            the sources; its number counts on from theirs.
 
-    Source: mount_setattr(2), open_tree(2), user_namespaces(7).
+    Source: mount_setattr(2), open_tree(2), user_namespaces(7), tmpfs(5).
     """
 
     uid: int
     gid: int
     sources: tuple[tuple[str, tuple[int, int] | None], ...]
     directory: str
+    memory: tuple[tuple[int, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +304,7 @@ def _group_line(group: ControlGroup) -> str:
 def _line(mount: Mount) -> str:
     source = f" from {mount.source}" if mount.source and mount.source != mount.target else ""
     size = f" size {mount.size}" if mount.size is not None else ""
+    inodes = f" inodes {mount.inodes}" if mount.inodes is not None else ""
     perms = f" mode {mount.perms:04o}" if mount.perms is not None else ""
     mapped = f" owned by uid {mount.owner[0]}" if mount.owner else ""
-    return f"mount     {mount.kind} {mount.target}{source}{size}{perms}{mapped}"
+    return f"mount     {mount.kind} {mount.target}{source}{size}{inodes}{perms}{mapped}"

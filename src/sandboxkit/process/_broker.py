@@ -172,6 +172,12 @@ def stage(order: dict[str, Any], namespaces: list[int | None]) -> None:
         mount(b"tmpfs", directory, b"tmpfs", MS_NOSUID | MS_NODEV, b"size=1m,mode=0755")
         for number, tree in enumerate(trees):
             attach(tree, b"%s/%d" % (directory, number))
+        for number, (size, inodes, mode) in enumerate(order["memory"], len(trees)):
+            place = b"%s/%d" % (directory, number)
+            os.mkdir(place)
+            options = b"size=%d,nr_inodes=%d,mode=%o,uid=%d,gid=%d"
+            data = options % (size, inodes, mode, order["uid"], order["gid"])
+            mount(b"tmpfs", place, b"tmpfs", MS_NOSUID | MS_NODEV, data)
     finally:
         close_all(trees)
     os.setresgid(order["gid"], order["gid"], 0)

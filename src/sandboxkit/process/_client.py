@@ -267,6 +267,7 @@ def _order(plan: LaunchPlan, targets: Sequence[int], timeout: float | None) -> b
                 "gid": staging.gid,
                 "sources": staging.sources,
                 "directory": staging.directory,
+                "memory": staging.memory,
             },
         }
     ).encode()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from typing import TYPE_CHECKING
 
 import anyio
@@ -259,7 +260,8 @@ async def test_each_command_of_a_box_has_the_host_looked_at_anew(workspace: Path
     target.mkdir()
     other.mkdir()
     async with BubblewrapBackend().open(SandboxSpec.workspace_write(target)) as box:
-        assert (await box.run(["git", "init", "-q", "."])).ok
+        assert (await box.run(["true"])).ok
+        subprocess.run(["git", "init", "-q", "."], cwd=target, check=True)
         refused = await box.run(["sh", "-c", "echo x > .git/hooks/post-checkout"])
         assert "Read-only file system" in refused.text("stderr")
         target.rename(workspace / "moved")

@@ -65,9 +65,13 @@ def _keeps_root(facts: BubblewrapFacts) -> bool:
 
 
 def _deny(facts: BubblewrapFacts) -> ControlState:
-    loose = len(facts.survey.watched) if facts.survey else 0
-    if loose:
-        return _partial(f"{loose} protected names do not exist yet, so they are looked for after the run")
+    reasons = list(facts.survey.gaps) if facts.survey else []
+    if facts.survey and (loose := len(facts.survey.watched)):
+        reasons.insert(
+            0, f"{loose} protected names do not exist yet, so they are looked for after the run and moved away"
+        )
+    if reasons:
+        return _partial("; ".join(reasons))
     return _enforced("mounts over denied and protected paths, ancestors pinned")
 
 

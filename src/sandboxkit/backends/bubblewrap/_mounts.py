@@ -24,6 +24,8 @@ _PASS_THROUGH = 0o111
 _PRIVATE_MODE = 0o700
 _SHARED_MODE = 0o1777
 _FILE_MODE = 0o644
+_FEWEST_INODES = 1024
+_BYTES_PER_INODE = 4096
 
 
 def mounts(tree: Tree, spec: SandboxSpec, survey: Survey, *, data: Mapping[str, int]) -> tuple[Mount, ...]:
@@ -57,7 +59,7 @@ def mounts(tree: Tree, spec: SandboxSpec, survey: Survey, *, data: Mapping[str, 
     steps += [
         Mount("proc", "/proc"),
         Mount("dev", "/dev"),
-        Mount("tmpfs", "/dev/shm", size=spec.filesystem.tmp_bytes, perms=_SHARED_MODE),
+        _memory("/dev/shm", _SHARED_MODE, spec, survey),
     ]
     hidden = [
         path for path, node in tree.nodes.items() if node is Node.HIDDEN and survey.kinds.get(path) == "directory"
@@ -75,12 +77,24 @@ def _mount(path: str, node: Node, tree: Tree, spec: SandboxSpec, survey: Survey,
             return Mount("bind", path, path, owner=owner)
         case Node.PRIVATE:
             mode = _PRIVATE_MODE if path == survey.box_home else _SHARED_MODE
-            return Mount("tmpfs", path, size=spec.filesystem.tmp_bytes, perms=mode)
+            return _memory(path, mode, spec, survey)
         case Node.HIDDEN if survey.kinds.get(path) == "file":
             return Mount("data", path, perms=_NOTHING, fd=data[path])
         case Node.HIDDEN:
             opens = any(other != path and is_inside(other, path) for other in tree.nodes)
             return Mount("tmpfs", path, size=_DEV_BYTES, perms=_PASS_THROUGH if opens else _NOTHING)
+
+
+def _memory(path: str, mode: int, spec: SandboxSpec, survey: Survey) -> Mount:
+    """
+    A file system of the box's own. bwrap can bound its bytes, but not how many files it
+    holds, each of which takes a KiB of the kernel's memory: only a root caller's is made
+    outside, where that can be bounded.
+    """
+    size = spec.filesystem.tmp_bytes
+    is_staged = survey.identity.is_root and not survey.identity.keeps_root
+    inodes = max(_FEWEST_INODES, size // _BYTES_PER_INODE) if is_staged else None
+    return Mount("tmpfs", path, size=size, inodes=inodes, perms=mode)
 
 
 def _content(path: str, fd: int, tree: Tree) -> Mount:

@@ -80,7 +80,12 @@ def _notes(spec: SandboxSpec, survey: Survey) -> tuple[str, ...]:
     if survey.identity.keeps_root:
         notes.append("the command keeps uid 0, because process.isolation may be degraded")
     if survey.watched:
-        notes.append(f"{len(survey.watched)} protected names do not exist and are looked for after the run")
+        notes.append(
+            f"{len(survey.watched)} protected names do not exist; made in the run, they are moved away after it"
+        )
+    notes += survey.gaps
+    if not survey.identity.is_root or survey.identity.keeps_root:
+        notes.append("/tmp, /run, /dev/shm and the home are bounded in bytes, not in the number of files")
     if spec.filesystem.allow_host_interpreter_writes:
         notes.append("the box may write what this library runs from")
     return tuple(notes)
@@ -212,7 +217,9 @@ def _staging(steps: tuple[Mount, ...], survey: Survey, program: Program) -> Stag
     sources = [(step.source, step.owner) for step in steps if step.kind in ("bind", "ro-bind", "dev-bind")]
     if program.libraries:
         sources.append((program.libraries, None))
-    return Staging(survey.identity.uid, survey.identity.gid, tuple(sources), _STAGE)
+    memory = [(step.size, step.inodes, step.perms) for step in steps if step.kind == "tmpfs"]
+    bounded = tuple((size, inodes, perms or 0) for size, inodes, perms in memory if size and inodes)
+    return Staging(survey.identity.uid, survey.identity.gid, tuple(sources), _STAGE, bounded)
 
 
 def _options(spec: SandboxSpec, facts: BubblewrapFacts, steps: tuple[Mount, ...], staging: Staging | None) -> bytes:
@@ -228,8 +235,9 @@ def _options(spec: SandboxSpec, facts: BubblewrapFacts, steps: tuple[Mount, ...]
         *("--seccomp", str(_SECCOMP)),
     ]
     staged = iter(range(len(steps)))
+    memory = iter(range(len(staging.sources), len(staging.sources) + len(steps))) if staging else iter(())
     for step in steps:
-        options += _step(step, staging, staged)
+        options += _step(step, staging, memory if step.inodes is not None else staged)
     return b"".join(option.encode(errors="surrogateescape") + b"\0" for option in (*options, "--chdir", "/"))
 
 
@@ -248,6 +256,8 @@ def _step(step: Mount, staging: Staging | None, staged: Iterator[int]) -> tuple[
                 return (f"--{step.kind}-fd", str(step.fd), step.target)
             source = f"{staging.directory}/{next(staged)}" if staging else step.source
             return (f"--{step.kind}", source, step.target)
+        case "tmpfs" if staging and step.inodes is not None:
+            return ("--bind", f"{staging.directory}/{next(staged)}", step.target)
         case "tmpfs":
             return (*_perms(step), "--size", str(step.size), "--tmpfs", step.target)
         case "data":

@@ -34,6 +34,7 @@ FIXTURES: Final = (
     "outside",
     "repository",
     "run_count",
+    "state",
     "verified",
     "ws",
 )
@@ -80,6 +81,16 @@ def _reason(name: str, deviations: Mapping[str, str]) -> str | None:
     if reason is not None and not reason.strip():
         pytest.fail(f"the deviation {name!r} has no reason; say why it is not kept", pytrace=False)
     return reason
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """
+    Where a backend keeps what it moves away, for as long as the test.
+    """
+    directory = tmp_path.resolve() / "state"
+    monkeypatch.setenv("XDG_STATE_HOME", str(directory))
+    return directory
 
 
 @pytest.fixture(scope="module")
