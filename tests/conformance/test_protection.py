@@ -464,7 +464,7 @@ async def test_no_file_appears_because_of_a_box(
 
 @pytest.mark.timeout(120)
 async def test_no_file_appears_when_everything_is_killed_at_a_random_moment(
-    ws: Path, home: Path, tmp_path: Path
+    boxes: Boxes, ws: Path, home: Path, tmp_path: Path
 ) -> None:
     new_repository(ws / "nested")
     before = listing(tmp_path)
