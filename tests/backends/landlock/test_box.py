@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,10 +25,6 @@ if TYPE_CHECKING:
     from sandboxkit.backends.landlock import LandlockBackend
 
 pytestmark = pytest.mark.anyio
-
-
-def scratches() -> set[Path]:
-    return set(Path(tempfile.gettempdir()).glob("sandboxkit-landlock-*"))
 
 
 async def test_the_shared_attack_finds_what_is_claimed(backend: LandlockBackend, ws: Path) -> None:
@@ -120,17 +115,18 @@ async def test_descriptors_and_environment_are_those_of_the_spec(
 
 
 async def test_home_and_temporary_files_are_private_and_go(backend: LandlockBackend, ws: Path) -> None:
-    before = scratches()
     async with backend.open(workspace(ws)) as box:
+        private = Path((await box.run(["sh", "-c", "echo $TMPDIR"])).text().strip()).parent
         made = await box.run(
             ["sh", "-c", "echo x >$HOME/a; echo x >$TMPDIR/b; mkdir $TMPDIR/c; umask 777; mkdir $TMPDIR/c/d; ls $HOME"]
         )
         kept = await box.run(["sh", "-c", "cat $HOME/a; echo x >/tmp/sandboxkit-must-not-be"])
-        assert len(scratches() - before) == 1
+        assert private.name.startswith("sandboxkit-landlock-")
+        assert private.is_dir()
     assert made.text() == "a\n"
     assert kept.text() == "x\n"
     assert not kept.ok
-    assert scratches() <= before
+    assert not private.exists()
     assert not Path("/tmp/sandboxkit-must-not-be").exists()
 
 
@@ -191,20 +187,24 @@ async def test_a_plan_can_be_read(backend: LandlockBackend, ws: Path) -> None:
 
 
 async def test_many_boxes_at_once_do_not_end_each_other(backend: LandlockBackend, ws: Path) -> None:
-    marker, before = f"many-{os.getpid()}", scratches()
+    marker = f"many-{os.getpid()}"
     codes: dict[int, int | None] = {}
+    private: set[str] = set()
 
     async def one(number: int) -> None:
         async with backend.open(workspace(ws)) as box:
-            script = f"setsid sleep 60 & sleep 0.{number % 5}; exit {number}"
-            codes[number] = (await box.run(["sh", "-c", script, marker])).exit_code
+            script = f"echo $TMPDIR; setsid sleep 60 & sleep 0.{number % 5}; exit {number}"
+            result = await box.run(["sh", "-c", script, marker])
+            codes[number] = result.exit_code
+            private.add(result.text().strip())
 
     async with anyio.create_task_group() as tasks:
         for number in range(30):
             tasks.start_soon(one, number)
     assert codes == {number: number for number in range(30)}
     assert gone(marker)
-    assert scratches() <= before
+    assert len(private) == 30
+    assert not any(map(os.path.exists, private))
 
 
 async def test_boxes_of_one_user_cannot_reach_each_other(backend: LandlockBackend, ws: Path, outside: Path) -> None:
