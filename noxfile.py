@@ -333,7 +333,7 @@ def wheel_session(session: nox.Session) -> None:
     with session.chdir(copy):
         session.run("sandboxkit", "demo")
         # What is nearest to a user; the lanes of `tests` run all of it on this wheel.
-        public = ("tests/cli", "tests/test_docs.py", "tests/test_examples.py", "tests/test_exports.py", "tests/testing")
+        public = ("tests/cli", "tests/test_docs.py", "tests/test_examples.py", "tests/test_exports.py")
         session.run("python", "-m", "pytest", *PARALLEL, *public, *session.posargs)
 
 
@@ -359,4 +359,6 @@ def soak(session: nox.Session) -> None:
         env["SANDBOXKIT_SOAK_SEED"] = "0"
     prepare(session)
     session.install(f"{wheel(session)}[all]", *group("test"))
-    session.run("python", "-m", "pytest", "tests/soak", f"--timeout={int(seconds) + 100}", *session.posargs, env=env)
+    # At CI's length the faults are those of the session `conformance`.
+    what = ("tests/soak", "--ignore=tests/soak/test_conformance.py") if IN_CI else ("tests/soak",)
+    session.run("python", "-m", "pytest", *what, f"--timeout={int(seconds) + 100}", *session.posargs, env=env)
