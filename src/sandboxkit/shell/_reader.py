@@ -58,6 +58,7 @@ class Reader:
         words: Reads its words.
         tokens: Where its tokens stand.
         outside: Redirections that belong to a node but stand outside it, by its id.
+        unsure: What was not certain first.
         place: Where the statement stands that is being read.
         cwd: The directory that it begins in.
         text: The text as it was given.
@@ -78,6 +79,7 @@ class Reader:
         "starter",
         "text",
         "tokens",
+        "unsure",
         "words",
     )
 
@@ -99,6 +101,7 @@ class Reader:
         self.place = place
         self.cwd = cwd
         self.tokens = Tokens()
+        self.unsure: UnsureError | None = None
         self.outside: dict[int, Sequence[Node]] = {}
         self.fed: list[tuple[int, int]] = []
         self._kinds = kinds
@@ -135,6 +138,7 @@ class Reader:
         if data[:start].strip(SPACE) or data[end:].strip(SPACE):
             raise UnsureError("its words cannot be told apart with certainty")
         self.statements(children, self.place)
+        self._check_sure()
         if self.words.assigned:
             index = self.found.reserve()
             span = self.source.span_of(start, end)
@@ -162,6 +166,7 @@ class Reader:
             raise UnsureError("what expands in a here-document cannot be told")
         body_node = bodies[0]
         self.words.document(body_node, self.place.inside)
+        self._check_sure()
         self.tokens.compare(self.words.seen, Lexer(self.source.text, (body_node.start_byte, body_node.end_byte)))
         return self.words.marks
 
@@ -209,11 +214,12 @@ class Reader:
     def statement(self, node: Node, place: Place) -> tuple[int, ...]:
         """
         Reads a statement; returns the commands whose output is its own.
+
+        Where that is not certain, the reading goes on behind it, so that what else the
+        text would do is seen; it is refused in the end.
         """
         kind = node.type
-        read = self._kinds.get(kind)
-        if read is None:
-            raise UnsureError(f"it has syntax the reader does not know ({kind})")
+        read = self._kinds.get(kind, _unknown)
         outer, self.place = self.place, place
         try:
             children = self.children(node)
@@ -222,8 +228,15 @@ class Reader:
             if self.outside and self.outside.get(node.id):
                 read = self._kinds["redirected_statement"]
             return read(self, node, place)
+        except UnsureError as problem:
+            self.unsure = self.unsure or problem
+            return ()
         finally:
             self.place = outer
+
+    def _check_sure(self) -> None:
+        if self.unsure is not None:
+            raise self.unsure
 
     def children(self, node: Node) -> Sequence[Node]:
         """
@@ -319,3 +332,7 @@ class Reader:
         part = parts[first]
         output = stdin_of(part, parts, self.place.stdin) if part.argv == ("cat",) else printed(part.argv)
         return output.text if output else None
+
+
+def _unknown(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:
+    raise UnsureError(f"it has syntax the reader does not know ({node.type})")
