@@ -136,6 +136,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         cwd: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - a deadline is part of the result, not an exception
         environment: Mapping[str, str] | None = None,
+        explain: bool = False,
     ) -> ExecResult:
         """
         Runs *argv* to its end; see `Sandbox.run`.
@@ -148,6 +149,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
                 stdin=stdin,
                 timeout=self._spec.timeout(timeout),
                 max_output_bytes=self._spec.limits.max_output_bytes,
+                explain=explain,
             )
         except SetupError as exc:
             meaning = self._mechanism.refusal(exc.problem)

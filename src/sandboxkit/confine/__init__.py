@@ -7,6 +7,7 @@ from sandboxkit.confine._alone_filter import AF_INET, AF_INET6, AF_NETLINK, AF_U
 from sandboxkit.confine._code import child_code
 from sandboxkit.confine._landlock import ABI, AbiLevel, FsAccess, NetAccess, Scope, landlock_rules
 from sandboxkit.confine._rlimits import rlimits
+from sandboxkit.confine._rules import calls
 from sandboxkit.confine._seccomp import ARCHITECTURES, seccomp_filter
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "NetAccess",
     "Scope",
     "alone_filter",
+    "calls",
     "child_code",
     "landlock_rules",
     "rlimits",
