@@ -9,6 +9,7 @@ from sandboxkit.confine._landlock import ABI, AbiLevel, FsAccess, NetAccess, Sco
 from sandboxkit.confine._rlimits import rlimits
 from sandboxkit.confine._rules import calls
 from sandboxkit.confine._seccomp import ARCHITECTURES, seccomp_filter
+from sandboxkit.confine._verdict import filter_allows, filter_refuses
 
 __all__ = [
     "ABI",
@@ -24,6 +25,8 @@ __all__ = [
     "alone_filter",
     "calls",
     "child_code",
+    "filter_allows",
+    "filter_refuses",
     "landlock_rules",
     "rlimits",
     "seccomp_filter",

@@ -9,7 +9,9 @@ from typing import Literal
 
 __all__ = ["Act", "Refusal"]
 
-Act = Literal["read", "exec", "content", "attributes", "create", "entry", "connect", "bind", "socket", "signal", "other"]
+Act = Literal[
+    "read", "exec", "content", "attributes", "create", "entry", "connect", "bind", "socket", "signal", "other"
+]
 """
 What a call is about: it reads or executes what stands at a path; changes its content or
 its mode, owner and times; opens it and makes it where it is missing (`create`); makes,

@@ -488,12 +488,12 @@ class Box:
         close_all([fd for fd in (self.pidfd, self.launcher_fd, self.status, self.init) if fd is not None])
 
 
-def import_beside(name: str) -> Any:
+def import_beside(name: str, room: str = "process") -> Any:
     """
-    The module *name* of the broker's own directory, which -I leaves out of the path. Only
-    who needs one pays for its import.
+    The module *name* of a room of this package, which -I leaves out of the path. It must
+    be one that starts bare, as this does. Only who needs it pays for its import.
     """
-    place = os.path.dirname(os.path.abspath(__file__))
+    place = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), room)
     if place not in sys.path:
         sys.path.append(place)
     return __import__(name)
@@ -835,7 +835,7 @@ class Broker:
         except (OSError, ValueError, KeyError, TypeError) as error:
             os.write(told, json.dumps(failure(error)).encode())
             return
-        module, verdict = import_beside("_tracer"), import_beside("_verdict")
+        module, verdict = import_beside("_tracer"), import_beside("_verdict", "confine")
         for group in order["groups"]["groups"] if order["groups"] else ():
             import_beside("_leaves").go(group["home"])  # or the box's limits would be ours, too
         keep_only([report, found, told, gate[1]])

@@ -308,7 +308,9 @@ async def submit(
             stack.callback(os.close, fd)
             places.append((fd, target))
         passed = [*fds, *plan.open_files, *places, *files]
-        order = memfd("sandboxkit-plan", _order(plan, [target for _, target in passed], timeout, explain=found is not None))
+        order = memfd(
+            "sandboxkit-plan", _order(plan, [target for _, target in passed], timeout, explain=found is not None)
+        )
         stack.callback(os.close, order)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         stack.callback(theirs.close)

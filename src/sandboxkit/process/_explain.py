@@ -138,7 +138,6 @@ What the C library asks for first and never needs: it goes on with `clone`.
 """
 
 
-
 @cache
 def _names(machine: str) -> dict[int, str]:
     return {call.number: call.name for call in calls(machine)}

@@ -42,6 +42,8 @@ AT_FDCWD = -100
 LONGEST = 4096
 MOST_LINKS = 40
 
+LOOPBACKS = ("127.", "0.0.0.0", "::ffff:127.")  # noqa: S104 - one may connect to it, and means oneself
+
 MOST = 200
 """Different refusals that are kept; the others are only counted."""
 
@@ -174,7 +176,11 @@ def address_of(raw: bytes) -> tuple[str, str, int]:
         return "", "", 0
     if family == socket.AF_UNIX:
         name = raw[2:]
-        return ("abstract", os.fsdecode(name[1:]), 0) if name[:1] == b"\0" else ("unix", os.fsdecode(name.split(b"\0")[0]), 0)
+        return (
+            ("abstract", os.fsdecode(name[1:]), 0)
+            if name[:1] == b"\0"
+            else ("unix", os.fsdecode(name.split(b"\0")[0]), 0)
+        )
     return "", "", 0
 
 
@@ -182,7 +188,7 @@ def listens(address: str, port: int) -> bool:
     """
     Whether something on the host listens on *port* of the loopback.
     """
-    if not (address.startswith("127.") or address in ("::1", "0.0.0.0", "::") or address.startswith("::ffff:127.")):
+    if not address.startswith(LOOPBACKS) and address not in ("::", "::1"):
         return False
     for table in ("tcp", "tcp6"):
         try:
@@ -223,7 +229,9 @@ class Refusals:
         if number in self.ignored:
             return
         row = self.calls.get(number)
-        is_filtered = error in FILTERED and self.verdict.refuses(self.filters, self.machine, number, arguments, error)
+        is_filtered = error in FILTERED and self.verdict.filter_refuses(
+            self.filters, self.machine, number, arguments, error
+        )
         if row is None and not is_filtered:
             return
         try:
@@ -271,7 +279,9 @@ class Refusals:
         if kind in ("socket", "other"):
             return {"act": kind} if is_filtered else None
         act = act_of(row, arguments)
-        is_followed = row["is_followed"] and not ("nofollow" in row and arguments[row["nofollow"]] & row["nofollow_bit"])
+        is_followed = row["is_followed"] and not (
+            "nofollow" in row and arguments[row["nofollow"]] & row["nofollow_bit"]
+        )
         paths = [
             memory.place(
                 None if directory is None else signed(arguments[directory]),
@@ -300,7 +310,9 @@ class Refusals:
         if family == "unix":
             base = "" if address.startswith("/") else memory.link("cwd")
             paths = [memory.real(f"{base}/{address}", True)]
-            counts = error in DENIED or (error == errno.ENOENT and is_hidden(memory, paths, "read" if act == "connect" else "entry"))
+            counts = error in DENIED or (
+                error == errno.ENOENT and is_hidden(memory, paths, "read" if act == "connect" else "entry")
+            )
             return {"act": act, "paths": paths} if counts else None
         if family == "abstract":
             return {"act": act, "address": f"@{address}"} if error in DENIED else None

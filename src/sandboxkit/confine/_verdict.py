@@ -2,7 +2,7 @@
 What a seccomp filter answers to a call: the program run again, outside the kernel.
 
 It tells a refusal of the box's own filter from one of the kernel: the error number alone
-does not. Part of the broker: standard library only, imports nothing of the package.
+does not. The broker uses it too: standard library only, imports nothing of the package.
 
 Source: seccomp(2), Documentation/networking/filter.rst.
 """
@@ -11,9 +11,14 @@ from __future__ import annotations
 
 import struct
 
+TYPE_CHECKING = False  # as in typing, whose import is spared
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 REFUSES = 0x00050000
 """SECCOMP_RET_ERRNO; its low half is the error number."""
-ACTION = 0xFFFF0000
+ALLOWS = 0x7FFF0000
+"""SECCOMP_RET_ALLOW."""
 TOKENS = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 """linux/audit.h: AUDIT_ARCH_X86_64, AUDIT_ARCH_AARCH64."""
 
@@ -52,7 +57,7 @@ def answer(program: bytes, machine: str, number: int, arguments: tuple[int, ...]
     raise ValueError("the filter has no end")
 
 
-_TESTS = {
+_TESTS: dict[int, Callable[[int, int], bool]] = {
     0x15: lambda accumulator, k: accumulator == k,
     0x25: lambda accumulator, k: accumulator > k,
     0x35: lambda accumulator, k: accumulator >= k,
@@ -60,10 +65,17 @@ _TESTS = {
 }
 
 
-def refuses(
+def filter_refuses(
     programs: tuple[bytes, ...], machine: str, number: int, arguments: tuple[int, ...], error: int
 ) -> bool:
     """
     Whether one of *programs* answers the call with *error*.
     """
     return any(answer(program, machine, number, arguments) == REFUSES | error for program in programs)
+
+
+def filter_allows(program: bytes, machine: str, number: int, arguments: tuple[int, ...]) -> bool:
+    """
+    Whether *program* lets the call pass.
+    """
+    return answer(program, machine, number, arguments) == ALLOWS
