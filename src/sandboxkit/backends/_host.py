@@ -22,6 +22,8 @@ _MAKES = frozenset({"mkdir", "mkdirat", "mknod", "mknodat", "symlink", "symlinka
 _PAIRS = frozenset({"rename", "renameat", "renameat2", "link", "linkat"})
 _MODES = {"access": 1, "faccessat": 2, "faccessat2": 2}
 _OPENS = frozenset({"open", "openat", "creat", "inotify_add_watch"})
+_OWNERS = {"chown": 1, "lchown": 1, "fchown": 1, "fchownat": 2}
+_NOBODY = 0xFFFFFFFF
 _EFFECTIVE = os.access in os.supports_effective_ids
 
 Kind = Literal["directory", "file", "link", "other"]
@@ -71,6 +73,9 @@ def _may(refusal: Refusal, path: str, number: int) -> bool:
             return _access(path, os.X_OK) and not os.path.isdir(path)
         case "content":
             return _access(path, os.W_OK)
+        case "attributes" if refusal.call in _OWNERS:
+            first = _OWNERS[refusal.call]
+            return _owns(path) and _may_give(path, *refusal.arguments[first : first + 2])
         case "attributes":
             return _owns(path)
         case "create" if os.path.lexists(path):
@@ -115,6 +120,17 @@ def _owns(path: str) -> bool:
         return is_own and not os.statvfs(path).f_flag & os.ST_RDONLY
     except OSError:
         return False
+
+
+def _may_give(path: str, uid: int, gid: int) -> bool:
+    """
+    Whether the owner of *path* may make *uid* and *gid* its owners; -1 leaves one as it is.
+    """
+    if os.geteuid() == 0:
+        return True
+    found = os.stat(path)
+    keeps = uid & _NOBODY in (_NOBODY, found.st_uid)
+    return keeps and gid & _NOBODY in (_NOBODY, found.st_gid, os.getegid(), *os.getgroups())
 
 
 def _kind(path: str) -> Kind | None:
