@@ -92,13 +92,13 @@ async def explained(backend: SandboxBackend, spec: SandboxSpec, argv: Sequence[s
     return result
 
 
-def widened(spec: SandboxSpec, lines: Sequence[str]) -> SandboxSpec:
+def widened(spec: SandboxSpec, lines: Sequence[str | None]) -> SandboxSpec:
     """
     *spec* with *lines* of a spec file added, read as that reads them.
     """
     fields = spec.model_dump(exclude_unset=True)
     for line in lines:
-        for table, values in tomllib.loads(line).items():
+        for table, values in tomllib.loads(line or "").items():
             for key, value in values.items():
                 before = fields.setdefault(table, {}).get(key)
                 fields[table][key] = (*(before or ()), *value) if isinstance(value, list) else value

@@ -270,13 +270,16 @@ def _switch(refusal: Refusal, ground: Ground) -> str | None:
     """
     The switch of the spec under which the filter would let the very same call pass.
     """
-    process = ground.spec.process
-    if ground.machine not in ARCHITECTURES:
-        return None
+    process, machine = ground.spec.process, ground.machine
+    switches = {"allow_ptrace": process.allow_ptrace, "allow_nested_userns": process.allow_nested_userns}
+
+    def passes(**changed: bool) -> bool:
+        program = seccomp_filter(machine, **{**switches, **changed})
+        return filter_allows(program, machine, refusal.number, refusal.arguments)
+
+    if machine not in ARCHITECTURES or passes():
+        return None  # another filter refused it, which has no switch
     for name in ("allow_ptrace", *(("allow_nested_userns",) if ground.nests else ())):
-        switches = {"allow_ptrace": process.allow_ptrace, "allow_nested_userns": process.allow_nested_userns}
-        if not switches[name]:
-            program = seccomp_filter(ground.machine, **{**switches, name: True})
-            if filter_allows(program, ground.machine, refusal.number, refusal.arguments):
-                return f"process.{name} = true"
+        if not switches[name] and passes(**{name: True}):
+            return f"process.{name} = true"
     return None
