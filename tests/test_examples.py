@@ -48,6 +48,13 @@ SHOWN = {
         "the end was cut off:              whole, 2 records",
         "the same, with the head:          BROKEN, the expected head",
     ],
+    "explain.py": [
+        "attempt 1: 2 refused",
+        'write ./sorted/numbers: EROFS\n    would be allowed by: filesystem.write = ["./sorted"]',
+        "attempt 2: 1 refused",
+        "write ./.git/hooks/pre-commit: EROFS\n    would be allowed by: nothing",
+        "made: ['1', '2', '3']",
+    ],
     "custom_rules/show.py": ["sandbox -> ask", "ask -> deny", "deny -> deny", "make test: in a box"],
 }
 

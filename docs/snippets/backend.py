@@ -62,6 +62,7 @@ class UnshareBox(sk.Sandbox):
         cwd: str | None = None,
         timeout: float | None = None,
         environment: Mapping[str, str] | None = None,
+        explain: bool = False,
     ) -> sk.ExecResult:
         passed = self._spec.environment.apply(os.environ) if environment is None else environment
         plan = self._backend.plan(Invocation(tuple(argv), tuple(passed.items()), cwd), self._spec, Facts())

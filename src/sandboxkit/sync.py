@@ -277,6 +277,7 @@ class Sandbox:
         cwd: str | None = None,
         timeout: float | None = None,
         environment: Mapping[str, str] | None = None,
+        explain: bool = False,
     ) -> ExecResult:
         """
         Runs *argv* to its end. No shell reads it. See `sandboxkit.Sandbox.run`.
@@ -286,7 +287,14 @@ class Sandbox:
                 the box was opened.
         """
         return self._loop.call(
-            lambda: self._box.run(argv, stdin=stdin, cwd=cwd, timeout=timeout, environment=environment)
+            lambda: self._box.run(
+                argv,
+                stdin=stdin,
+                cwd=cwd,
+                timeout=timeout,
+                environment=environment,
+                **({"explain": True} if explain else {}),  # an older backend may not know it
+            )
         )
 
 
@@ -314,6 +322,7 @@ def route(
     stdin: bytes | None = None,
     cwd: str | os.PathLike[str] | None = None,
     timeout: float | None = None,
+    explain: bool = False,
 ) -> RouteResult:
     """
     Runs *command* and says where it ran and why; `AutoSandboxRouter.route` for programs
@@ -325,7 +334,9 @@ def route(
     from sandboxkit.router import default_router
 
     chosen = router if router is not None else default_router()
-    return _shared.loop().call(lambda: chosen.route(command, spec=spec, stdin=stdin, cwd=cwd, timeout=timeout))
+    return _shared.loop().call(
+        lambda: chosen.route(command, spec=spec, stdin=stdin, cwd=cwd, timeout=timeout, explain=explain)
+    )
 
 
 def run(
@@ -336,6 +347,7 @@ def run(
     stdin: bytes | None = None,
     cwd: str | os.PathLike[str] | None = None,
     timeout: float | None = None,
+    explain: bool = False,
 ) -> ExecResult:
     """
     Runs *command*; `sandboxkit.run` for programs without an event loop.
@@ -345,4 +357,4 @@ def run(
     Raises:
         ShutDownError: The interpreter is ending.
     """
-    return route(command, spec=spec, router=router, stdin=stdin, cwd=cwd, timeout=timeout).result
+    return route(command, spec=spec, router=router, stdin=stdin, cwd=cwd, timeout=timeout, explain=explain).result

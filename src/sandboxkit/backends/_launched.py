@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sandboxkit.backends._contract import PIPE, BoxProcess, Facts, Sandbox
+from sandboxkit.backends._host import look
 from sandboxkit.backends._protection import violations
+from sandboxkit.backends._refusals import Ground, merged, violation
 from sandboxkit.errors import BackendError, CommandError, SetupError, SpecError
 from sandboxkit.model import Control, Enforcement, ExecResult, Invocation, Termination, Violation
 from sandboxkit.process import launch, open_streams, run
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from sandboxkit.backends._obstacles import Obstacle
     from sandboxkit.backends._protection import Watched
+    from sandboxkit.backends._survey import Survey
     from sandboxkit.model import LaunchPlan, SandboxSpec
     from sandboxkit.process import Outcome, Running, Streams
 
@@ -44,6 +47,8 @@ class Mechanism(Generic[F]):
         look: Its facts, with a fresh look at the host for a spec.
         watched: What is looked at after a run.
         refusal: What a failed start means, from what it said.
+        survey: What its facts say of the host for a spec, or None.
+        nests: Whether it can let user namespaces be made in a box.
         ungrouped: Its facts on a machine without control groups, for a reason; None where
             it makes no use of them.
     """
@@ -54,6 +59,8 @@ class Mechanism(Generic[F]):
     look: Callable[[F, SandboxSpec], F]
     watched: Callable[[F], tuple[Watched, ...]]
     refusal: Callable[[str], Obstacle]
+    survey: Callable[[F], Survey | None]
+    nests: bool = False
     ungrouped: Callable[[F, str], F] | None = None
 
 
@@ -72,6 +79,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         self._is_fresh = True
         self._is_closed = False
         self._violations: tuple[Violation, ...] | None = None
+        self._explains = False
 
     @property
     def spec(self) -> SandboxSpec:
@@ -136,11 +144,13 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         cwd: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - a deadline is part of the result, not an exception
         environment: Mapping[str, str] | None = None,
+        explain: bool = False,
     ) -> ExecResult:
         """
         Runs *argv* to its end; see `Sandbox.run`.
         """
         box = self._look()
+        box._explains = explain
         plan = box.plan(argv, cwd=cwd, environment=environment)
         try:
             outcome = await run(
@@ -148,6 +158,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
                 stdin=stdin,
                 timeout=self._spec.timeout(timeout),
                 max_output_bytes=self._spec.limits.max_output_bytes,
+                explain=explain,
             )
         except SetupError as exc:
             meaning = self._mechanism.refusal(exc.problem)
@@ -167,6 +178,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         pass_fds: Collection[int] = (),
         cwd: str | None = None,
         environment: Mapping[str, str] | None = None,
+        explain: bool = False,
     ) -> AsyncIterator[LaunchedProcess]:
         """
         Starts *argv* and hands out its streams; see `Sandbox.start`. `limits.wall`
@@ -175,6 +187,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         if not self._spec.process.tty:
             _refuse_terminals((stdin, stdout, stderr, *pass_fds))
         box = self._look()
+        box._explains = explain
         plan = box.plan(argv, cwd=cwd, environment=environment, pass_fds=pass_fds)
         carriers = plan.confinement.pass_fds if plan.confinement else ()
         try:
@@ -187,6 +200,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
                     stderr=streams.stderr_fd,
                     pass_fds=dict(carriers),
                     timeout=self._spec.limits.wall,
+                    explain=explain,
                 ) as running,
             ):
                 streams.close_far_ends()
@@ -209,8 +223,21 @@ class LaunchedSandbox(Sandbox, Generic[F]):
             backend=self._mechanism.name,
             enforcement=self._held(outcome),
             usage=outcome.usage,
-            violations=self.settle(),
+            violations=(*self.settle(), *self._refused(outcome)),
+            explained=self._explains and not outcome.explain_gap,
+            explain_gap=outcome.explain_gap,
         )
+
+    def _refused(self, outcome: Outcome) -> tuple[Violation, ...]:
+        """
+        What the box refused, without what the caller itself could not have done.
+        """
+        survey = self._mechanism.survey(self._facts)
+        if survey is None or not outcome.refusals:
+            return ()
+        ground = Ground.of(self._spec, survey, machine=os.uname().machine, nests=self._mechanism.nests)
+        places = ((refusal, look(refusal)) for refusal in outcome.refusals)
+        return merged(violation(refusal, seen, ground) for refusal, seen in places if seen is not None)
 
     def settle(self) -> tuple[Violation, ...]:
         """

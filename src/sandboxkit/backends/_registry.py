@@ -108,11 +108,14 @@ class _Lowered(Sandbox):
         cwd: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - a deadline is part of the result, not an exception
         environment: Mapping[str, str] | None = None,
+        explain: bool = False,
     ) -> ExecResult:
         """
         Runs *argv* to its end; see `Sandbox.run`.
         """
-        result = await self._box.run(argv, stdin=stdin, cwd=cwd, timeout=timeout, environment=environment)
+        result = await self._box.run(
+            argv, stdin=stdin, cwd=cwd, timeout=timeout, environment=environment, **_asked(explain)
+        )
         return _lowered(result, self._verification)
 
     @contextlib.asynccontextmanager
@@ -126,14 +129,30 @@ class _Lowered(Sandbox):
         pass_fds: Collection[int] = (),
         cwd: str | None = None,
         environment: Mapping[str, str] | None = None,
+        explain: bool = False,
     ) -> AsyncIterator[BoxProcess]:
         """
         Starts *argv*; see `Sandbox.start`.
         """
         async with self._box.start(
-            argv, stdin=stdin, stdout=stdout, stderr=stderr, pass_fds=pass_fds, cwd=cwd, environment=environment
+            argv,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            pass_fds=pass_fds,
+            cwd=cwd,
+            environment=environment,
+            **_asked(explain),
         ) as process:
             yield _LoweredProcess(process, self._verification)
+
+
+def _asked(explain: bool) -> dict[str, bool]:
+    """
+    The argument that asks for an explanation; none where nobody does, because a backend
+    of somebody else may not know it.
+    """
+    return {"explain": True} if explain else {}
 
 
 @final

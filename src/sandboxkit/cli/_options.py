@@ -88,6 +88,11 @@ def _add_commands(verbs: Verbs) -> None:
     run.add_argument(
         "--status-fd", metavar="N", type=_descriptor, help="write the outcome as one line of JSON to this descriptor"
     )
+    run.add_argument(
+        "--explain",
+        action="store_true",
+        help="say what the command was refused, and the line of a spec that would allow it; takes longer",
+    )
     add_ask_options(run)
     run.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD", help=_COMMAND_HELP)
     check = verbs.add("check", "say what the policy decides", _CHECK, takes="-- CMD", epilog=EPILOG)

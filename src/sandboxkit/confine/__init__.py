@@ -7,7 +7,9 @@ from sandboxkit.confine._alone_filter import AF_INET, AF_INET6, AF_NETLINK, AF_U
 from sandboxkit.confine._code import child_code
 from sandboxkit.confine._landlock import ABI, AbiLevel, FsAccess, NetAccess, Scope, landlock_rules
 from sandboxkit.confine._rlimits import rlimits
+from sandboxkit.confine._rules import calls
 from sandboxkit.confine._seccomp import ARCHITECTURES, seccomp_filter
+from sandboxkit.confine._verdict import filter_allows, filter_refuses
 
 __all__ = [
     "ABI",
@@ -21,7 +23,10 @@ __all__ = [
     "NetAccess",
     "Scope",
     "alone_filter",
+    "calls",
     "child_code",
+    "filter_allows",
+    "filter_refuses",
     "landlock_rules",
     "rlimits",
     "seccomp_filter",

@@ -43,8 +43,10 @@ from sandboxkit.model._plan import (
     Mount,
     PlanFile,
     Staging,
+    Trace,
 )
 from sandboxkit.model._real_path import real_path
+from sandboxkit.model._refusal import Act, Refusal
 from sandboxkit.model._result import ExecResult, RouteResult, Termination, Usage, Violation
 from sandboxkit.model._spec import (
     EnvironmentPolicy,
@@ -76,6 +78,7 @@ __all__ = [
     "TRUSTED_PATH",
     "UNKNOWN",
     "Access",
+    "Act",
     "Advice",
     "ApprovalOffer",
     "ApprovalReply",
@@ -114,6 +117,7 @@ __all__ = [
     "ProcessPolicy",
     "ProtectionSet",
     "Redirect",
+    "Refusal",
     "Remember",
     "RouteResult",
     "RuleMatch",
@@ -124,6 +128,7 @@ __all__ = [
     "Staging",
     "Termination",
     "ToolAction",
+    "Trace",
     "Unknown",
     "Usage",
     "Violation",

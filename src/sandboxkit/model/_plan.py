@@ -19,6 +19,7 @@ __all__ = [
     "Mount",
     "PlanFile",
     "Staging",
+    "Trace",
 ]
 
 FIRST_FREE_FD = 10
@@ -215,6 +216,22 @@ class ControlGroups:
 
 
 @dataclass(frozen=True, slots=True)
+class Trace:
+    """
+    What it takes to follow a command and see what it is refused.
+
+    Attributes:
+        programs: How many programs the launcher executes, itself the first, before one of
+            its processes executes the command.
+        filters: The seccomp programs the command runs under: they tell which refusals
+            were theirs.
+    """
+
+    programs: int
+    filters: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchPlan:
     """
     One command, ready to start.
@@ -237,6 +254,8 @@ class LaunchPlan:
         end_signal: The signal that makes what is started end its whole tree and itself;
             None where ending it is enough.
         groups: The control groups that bound the whole tree, or None.
+        trace: How to follow the command where that is asked for; None where its backend
+            does not say.
         notes: What a reader should know.
     """
 
@@ -254,6 +273,7 @@ class LaunchPlan:
     places: tuple[tuple[str, int], ...] = ()
     end_signal: int | None = None
     groups: ControlGroups | None = None
+    trace: Trace | None = None
     notes: tuple[str, ...] = field(default=())
 
     def describe(self) -> str:

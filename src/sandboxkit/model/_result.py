@@ -82,14 +82,34 @@ class Violation:
     Something the command did, or tried, against the spec.
 
     Attributes:
-        kind: What it was, for example `protected-path-created`.
-        target: The path or address.
+        kind: What it was: `protected-path-created` or `protected-path-changed` where a run
+            did that; and where it was explained and was refused something, `read`,
+            `write`, `exec`, `connect`, `bind`, `signal` or `syscall`.
+        target: The path, two paths with ` -> ` between them, the address, the process or
+            the system call. What a program named: a hostile one may name anything.
         detail: One sentence.
+        spec_line: The line of a spec file that would allow it; None where none would, or
+            where none is proposed: credentials, protected names, what the spec denies.
+        call: The system call that was refused; empty where something was done.
+        error: The name of its error, for example `EROFS`.
+        program: The program that made it, as the box shows it.
+        count: How often.
     """
 
     kind: str
     target: str
     detail: str
+    spec_line: str | None = None
+    call: str = ""
+    error: str = ""
+    program: str = ""
+    count: int = 1
+
+    def to_dict(self) -> dict[str, str | int | None]:
+        """
+        A JSON-ready form, by the names of the attributes.
+        """
+        return {name: _text(value) for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +128,10 @@ class ExecResult:
         backend: The backend that ran it, or `direct`.
         enforcement: What was enforced.
         usage: What it used, or None where that could not be read.
-        violations: What it did against the spec.
+        violations: What it did against the spec, and where `explain` was asked for what
+            it was refused.
+        explained: Whether it was: every refused call was looked at.
+        explain_gap: Where that was asked for, what is missing of it and why; else empty.
         changes: Paths it changed, where the backend keeps a layer.
     """
 
@@ -123,6 +146,8 @@ class ExecResult:
     enforcement: Enforcement
     usage: Usage | None = None
     violations: tuple[Violation, ...] = ()
+    explained: bool = False
+    explain_gap: str = ""
     changes: tuple[str, ...] = field(default=())
 
     @property
@@ -190,9 +215,18 @@ class ExecResult:
             "backend": self.backend,
             "enforcement": self.enforcement.to_dict(),
             "usage": self.usage.to_dict() if self.usage else None,
-            "violations": [{"kind": v.kind, "target": v.target, "detail": v.detail} for v in self.violations],
+            "violations": [violation.to_dict() for violation in self.violations],
+            "explained": self.explained,
+            "explain_gap": self.explain_gap,
             "changes": list(self.changes),
         }
+
+
+def _text(value: str | int | None) -> str | int | None:
+    """
+    *value*, with bytes of a path that are no text as escapes.
+    """
+    return value.encode(errors="surrogateescape").decode(errors="backslashreplace") if isinstance(value, str) else value
 
 
 def _signal_name(number: int) -> str:

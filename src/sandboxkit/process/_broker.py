@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from sandboxkit.process import _leaves
+    from sandboxkit.process import _leaves, _tracer
 
 MAX_FDS = 250
 PATIENCE = 3.0  # seconds a supervisor has to end its box
@@ -298,6 +298,8 @@ def failure(error: Exception) -> dict[str, object]:
     """
     The message about a launch that *error* ended.
     """
+    if isinstance(error, LaunchFailure):
+        return error.message
     number = getattr(error, "errno", None) or errno.EINVAL
     if isinstance(error, StagingError):
         return {"error": "staging", "errno": number, "text": f"{error.strerror}: {os.strerror(number)}"}
@@ -306,13 +308,29 @@ def failure(error: Exception) -> dict[str, object]:
     return {"error": "broker", "errno": number, "text": str(error)}
 
 
+class LaunchFailure(OSError):  # noqa: N818 - it carries what the application is told
+    """
+    A launch did not work, in another process of ours: the message about it.
+    """
+
+    def __init__(self, message: dict[str, object]) -> None:
+        super().__init__(message["errno"], message["text"])
+        self.message = message
+
+
 class Box:
     """
     One launched command and the processes that came of it.
     """
 
     def __init__(
-        self, control: socket.socket, pid: int, status: int, order: dict[str, Any], leaves: _leaves.Leaves | None
+        self,
+        control: socket.socket,
+        pid: int,
+        launcher: int,
+        status: int,
+        order: dict[str, Any],
+        leaves: _leaves.Leaves | None,
     ) -> None:
         timeout: float | None = order["timeout"]
         self.end_signal: int | None = order["end_signal"]
@@ -321,6 +339,8 @@ class Box:
         self.next_look = time.monotonic() if leaves and leaves.cpu_us is not None else None
         self.pid = pid
         self.pidfd = os.pidfd_open(pid)
+        self.launcher = launcher
+        self.launcher_fd = self.open_launcher() if launcher != pid else None
         self.status = status
         self.init: int | None = None
         self.pending = b""
@@ -328,18 +348,30 @@ class Box:
         self.is_killed = False
         self.deadline = None if timeout is None else time.monotonic() + timeout
 
+    def open_launcher(self) -> int | None:
+        """
+        A descriptor of the launcher where that is not our child but a tracer's.
+        """
+        try:
+            return os.pidfd_open(self.launcher)
+        except OSError:
+            return None  # it has ended
+
     def kill(self) -> None:
         """
         Ends the box: through its first process where that is known, or through a
-        supervisor that can end all of it at one stroke and has a moment to do so.
+        supervisor that can end all of it at one stroke and has a moment to do so. A
+        tracer, too, has a moment, to report.
         """
-        if self.end_signal is not None and not self.is_killed:
-            self.send(self.end_signal)
+        is_first, self.is_killed = not self.is_killed, True
+        if is_first and (self.end_signal is not None or self.is_traced):
+            self.send(signal.SIGKILL if self.end_signal is None else self.end_signal)
             self.deadline = time.monotonic() + PATIENCE
-        self.is_killed = True
-        if self.end_signal is not None and self.deadline is not None:
+        if self.deadline is not None and (self.end_signal is not None or self.is_traced):
             return
         self.send(signal.SIGKILL)
+        if self.is_traced:
+            self.signal(self.pidfd, signal.SIGKILL)  # with it goes all it traces
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except OSError:
@@ -378,10 +410,28 @@ class Box:
         """
         Sends signal *number* to the box's first process, or to what builds the box.
         """
+        if self.init is not None:
+            self.signal(self.init, number)
+        elif not self.is_traced:
+            self.signal(self.pidfd, number)
+        elif self.launcher_fd is not None:
+            self.signal(self.launcher_fd, number)
+
+    def signal(self, pidfd: int, number: int) -> None:
+        """
+        Sends signal *number* to the process behind *pidfd*.
+        """
         try:
-            signal.pidfd_send_signal(self.init if self.init is not None else self.pidfd, number)
+            signal.pidfd_send_signal(pidfd, number)
         except OSError:
             pass  # it has ended
+
+    @property
+    def is_traced(self) -> bool:
+        """
+        Whether a tracer stands between us and the launcher.
+        """
+        return self.launcher != self.pid
 
     def read_status(self) -> bool:
         """
@@ -423,7 +473,7 @@ class Box:
             fd = os.pidfd_open(pid)
         except OSError:
             return
-        if parent_of(pid) not in (self.pid, os.getpid()):
+        if parent_of(pid) not in (self.launcher, os.getpid()):
             os.close(fd)
             return
         self.init = fd
@@ -435,7 +485,18 @@ class Box:
         Lets go of every descriptor.
         """
         self.control.close()
-        close_all([fd for fd in (self.pidfd, self.status, self.init) if fd is not None])
+        close_all([fd for fd in (self.pidfd, self.launcher_fd, self.status, self.init) if fd is not None])
+
+
+def import_beside(name: str, room: str = "process") -> Any:
+    """
+    The module *name* of a room of this package, which -I leaves out of the path. It must
+    be one that starts bare, as this does. Only who needs it pays for its import.
+    """
+    place = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), room)
+    if place not in sys.path:
+        sys.path.append(place)
+    return __import__(name)
 
 
 def parent_of(pid: int) -> int | None:
@@ -505,6 +566,29 @@ def fork(order: dict[str, Any], moves: list[tuple[int, int]], report: int) -> in
     except OSError as error:
         failure = {"error": step, "errno": error.errno or errno.EIO, "text": str(error.strerror)}
         os.write(report, json.dumps(failure).encode() + b"\n")
+    finally:
+        os._exit(125)
+
+
+def fork_held(order: dict[str, Any], moves: list[tuple[int, int]], report: int, gate: tuple[int, int]) -> int:
+    """
+    Starts the program of *order* in a child that waits for a byte through *gate*, so that
+    it can be attached to before it does anything; without one it ends.
+    """
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.close(gate[1])
+        if not os.read(gate[0], 1):
+            os._exit(125)
+        for number in IGNORED:
+            signal.signal(number, signal.SIG_DFL)
+        for source, target in moves:
+            os.dup2(source, target)
+        os.execve(order["argv"][0], order["argv"], order["environment"])
+    except OSError as error:
+        os.write(report, json.dumps(failure(error)).encode() + b"\n")
     finally:
         os._exit(125)
 
@@ -655,7 +739,7 @@ class Broker:
         try:
             with open(plan, "rb") as file:
                 order = json.loads(file.read())
-            pid, leaves = self.start(order, fds, report)
+            pid, launcher, leaves = self.start(order, fds, report)
         except (OSError, ValueError, KeyError, TypeError) as error:
             tell(control, {**failure(error), "done": -1})
             control.close()
@@ -663,7 +747,7 @@ class Broker:
             return
         finally:
             os.close(report)
-        box = Box(control, pid, status, order, leaves)
+        box = Box(control, pid, launcher, status, order, leaves)
         self.boxes[pid] = box
         self.watch(box.status, lambda: self.hear(box))
         self.watch(box.pidfd, lambda: self.finish(box))
@@ -683,33 +767,99 @@ class Broker:
             self.forget(box.leaves.shortage)
             box.stop("memory_limit")
 
-    def start(self, order: dict[str, Any], fds: list[int], report: int) -> tuple[int, _leaves.Leaves | None]:
+    def start(self, order: dict[str, Any], fds: list[int], report: int) -> tuple[int, int, _leaves.Leaves | None]:
         """
-        The process id of the newly started program of *order*, and its control groups.
+        The process id of our new child for *order*, that of the program it asks for, and
+        its control groups. The two differ where a tracer stands between.
         """
+        begin = self.start_traced if order["trace"] else self.start_untraced
         nursery = self.nursery
         if nursery is None and order["groups"]:
             nursery = self.nursery = self.open_nursery()
         leaves = nursery.take(order["groups"]) if nursery else None
         if nursery is None or leaves is None:
-            return self.start_program(order, fds, report), None
+            return *begin(order, fds, report), None
         try:
-            pid = self.start_program(order, fds, report)
+            pids = begin(order, fds, report)
         except BaseException:
             leaves.leave()
             nursery.clear(leaves)
             raise
         nursery.move_on(leaves, order["groups"])
-        return pid, leaves
+        return *pids, leaves
+
+    def start_untraced(self, order: dict[str, Any], fds: list[int], report: int) -> tuple[int, int]:
+        """
+        Starts the program of *order* as our own child.
+        """
+        pid = self.start_program(order, fds, report)
+        return pid, pid
+
+    def start_traced(self, order: dict[str, Any], fds: list[int], report: int) -> tuple[int, int]:
+        """
+        Starts the program of *order* as the child of a tracer, which is ours. The last of
+        *fds* is where the tracer writes what it found.
+
+        A process of its own, not a thread: waiting in one thread takes the stops of the
+        others, and the uid and mounts that `stage` changes are the whole process's.
+        """
+        found = fds.pop()
+        if order["staging"]:
+            self.namespaces(order["staging"])  # kept here for later runs, too
+        ready, told = os.pipe2(os.O_CLOEXEC)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self.trace(order, fds, report, found, told)
+            finally:
+                os._exit(70)
+        os.close(told)
+        os.close(found)
+        with open(ready, "rb") as file:
+            answer = json.loads(file.read() or b"{}")
+        if "launcher" in answer:
+            return pid, int(answer["launcher"])
+        os.waitpid(pid, 0)
+        raise LaunchFailure(answer or {"error": "broker", "errno": errno.EIO, "text": "the tracer ended"})
+
+    def trace(self, order: dict[str, Any], fds: list[int], report: int, found: int, told: int) -> None:
+        """
+        In the tracer: starts the program of *order*, follows its processes to the end and
+        writes to *found* what they were refused. Ends as the program did.
+        """
+        owner = os.getppid()
+        libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+        gate = os.pipe2(os.O_CLOEXEC)
+        try:
+            launcher = self.start_program(order, fds, report, gate)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            os.write(told, json.dumps(failure(error)).encode())
+            return
+        module, verdict = import_beside("_tracer"), import_beside("_verdict", "confine")
+        for group in order["groups"]["groups"] if order["groups"] else ():
+            import_beside("_leaves").go(group["home"])  # or the box's limits would be ours, too
+        keep_only([report, found, told, gate[1]])
+        tracer: _tracer.Tracer = module.Tracer(
+            launcher, order["trace"]["programs"], module.Refusals(order["trace"], verdict)
+        )
+        problem = tracer.seize()
+        os.write(told, json.dumps({"launcher": launcher}).encode())
+        os.close(told)
+        os.close(report)
+        if os.getppid() != owner:
+            os._exit(70)
+        os.write(gate[1], b"1")
+        os.close(gate[1])
+        status = os.waitpid(launcher, 0)[1] if problem else tracer.follow()
+        said = {"problem": problem} if problem else {"is_on": tracer.is_on, **tracer.refusals.report()}
+        os.write(found, json.dumps(said).encode())
+        os._exit(os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status))
 
     def open_nursery(self) -> _leaves.Nursery:
         """
         What makes control groups. Only who may make some pays for its import.
         """
-        sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # -I leaves it out
-        import _leaves as module  # type: ignore[import-not-found]  # found by that path
-
-        nursery: _leaves.Nursery = module.Nursery()
+        nursery: _leaves.Nursery = import_beside("_leaves").Nursery()
         return nursery
 
     def clear(self, leaves: _leaves.Leaves) -> None:
@@ -719,9 +869,12 @@ class Broker:
         if self.nursery:
             self.nursery.clear(leaves)
 
-    def start_program(self, order: dict[str, Any], fds: list[int], report: int) -> int:
+    def start_program(
+        self, order: dict[str, Any], fds: list[int], report: int, gate: tuple[int, int] | None = None
+    ) -> int:
         """
-        The process id of the newly started program of *order*.
+        The process id of the newly started program of *order*. With a *gate* it waits
+        for a byte through that.
         """
         targets = order["fds"]
         reports = order["report_fds"]
@@ -731,17 +884,21 @@ class Broker:
             moves = list(zip(copies, [*targets, *reports], strict=True))
             if order["is_direct"]:
                 return fork(order, moves, report)
-            if order["staging"]:
-                return self.spawn_staged(order, moves)
-            return spawn(order, moves)
+            if gate is None:
+                return self.as_ordered(order, lambda: spawn(order, moves), moves)
+            (said,) = above([report], floor)
+            copies.append(said)
+            return self.as_ordered(order, lambda: fork_held(order, moves, said, gate), moves)
         finally:
             close_all(copies)
 
-    def spawn_staged(self, order: dict[str, Any], moves: list[tuple[int, int]]) -> int:
+    def as_ordered(self, order: dict[str, Any], action: Callable[[], int], moves: list[tuple[int, int]]) -> int:
         """
-        Starts the program with the uid and the files that the staging of *order* gives.
+        What *action* gives with the uid and the files that the staging of *order* gives.
         """
         staging = order["staging"]
+        if not staging:
+            return action()
         namespaces = self.namespaces(staging)
         lend_streams(moves, staging["uid"], staging["gid"])
         home = self.home = self.home or Home()
@@ -749,7 +906,7 @@ class Broker:
         checked("unshare the mount namespace", libc.unshare(CLONE_NEWNS))
         try:
             stage(staging, namespaces)
-            return spawn(order, moves)
+            return action()
         finally:
             home.come_back()
 

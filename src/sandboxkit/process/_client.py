@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from sandboxkit.errors import BrokerError, SetupError
+from sandboxkit.process._explain import trace_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -246,7 +247,7 @@ class Control:
         self._sock.close()
 
 
-def _order(plan: LaunchPlan, targets: Sequence[int], timeout: float | None) -> bytes:
+def _order(plan: LaunchPlan, targets: Sequence[int], timeout: float | None, *, explain: bool) -> bytes:
     staging = plan.staging
     reports = (plan.status_fd, plan.status_fd + 1) if plan.status_fd is not None else ()
     return json.dumps(
@@ -261,6 +262,7 @@ def _order(plan: LaunchPlan, targets: Sequence[int], timeout: float | None) -> b
             "is_direct": plan.confinement is None,
             "rlimits": plan.rlimits,
             "groups": plan.groups and asdict(plan.groups),
+            "trace": trace_order(plan.trace) if explain and plan.trace else None,
             "staging": staging
             and {
                 "uid": staging.uid,
@@ -273,7 +275,12 @@ def _order(plan: LaunchPlan, targets: Sequence[int], timeout: float | None) -> b
     ).encode()
 
 
-async def submit(plan: LaunchPlan, fds: Sequence[tuple[int, int]], timeout: float | None) -> Control:  # noqa: ASYNC109 - the broker's to keep
+async def submit(
+    plan: LaunchPlan,
+    fds: Sequence[tuple[int, int]],
+    timeout: float | None,  # noqa: ASYNC109 - the broker's to keep
+    found: int | None = None,
+) -> Control:
     """
     Has the broker start *plan*.
 
@@ -283,6 +290,8 @@ async def submit(plan: LaunchPlan, fds: Sequence[tuple[int, int]], timeout: floa
             besides the plan's own files.
         timeout: Seconds after which the broker ends it; None is no deadline. The
             broker keeps it, so that a blocked event loop does not lengthen it.
+        found: A descriptor of a file in which is written, as JSON, what the command was
+            refused; None does without. Only for a plan with a `trace`.
 
     Raises:
         BrokerError: The broker could not be started or keeps going away.
@@ -299,12 +308,15 @@ async def submit(plan: LaunchPlan, fds: Sequence[tuple[int, int]], timeout: floa
             stack.callback(os.close, fd)
             places.append((fd, target))
         passed = [*fds, *plan.open_files, *places, *files]
-        order = memfd("sandboxkit-plan", _order(plan, [target for _, target in passed], timeout))
+        order = memfd(
+            "sandboxkit-plan", _order(plan, [target for _, target in passed], timeout, explain=found is not None)
+        )
         stack.callback(os.close, order)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         stack.callback(theirs.close)
         try:
-            await _send(array.array("i", [theirs.fileno(), order, *(fd for fd, _ in passed)]))
+            last = [] if found is None else [found]
+            await _send(array.array("i", [theirs.fileno(), order, *(fd for fd, _ in passed), *last]))
         except BaseException:
             ours.close()
             raise

@@ -44,6 +44,8 @@ _MECHANISM = Mechanism(
     look=BubblewrapFacts.surveyed,
     watched=lambda facts: facts.survey.watched if facts.survey else (),
     refusal=refusal,
+    survey=lambda facts: facts.survey,
+    nests=True,
     ungrouped=lambda facts, why: replace(facts, cgroups=facts.cgroups.without(why)),
 )
 

@@ -13,7 +13,7 @@ from sandboxkit.backends._tree import Node, Tree, box_tree, working_directory
 from sandboxkit.backends.bubblewrap._mounts import mounts
 from sandboxkit.confine import child_code, landlock_rules, rlimits, seccomp_filter
 from sandboxkit.errors import SpecError
-from sandboxkit.model import FIRST_FREE_FD, Confinement, LaunchPlan, Mount, PlanFile, Staging
+from sandboxkit.model import FIRST_FREE_FD, Confinement, LaunchPlan, Mount, PlanFile, Staging, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,6 +31,8 @@ _MANY = 1 << 16
 _BOOT = f"import marshal,os;exec(marshal.loads(os.read({_CODE},1<<24)))"
 _STAGE = "/tmp"
 _SHELL_NAME = "sandbox"
+_PROGRAMS = 2
+"""bwrap, and the child inside."""
 
 
 def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFacts) -> LaunchPlan:
@@ -53,6 +55,7 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFact
         steps = _held(steps, tree, numbers)
     staging = _staging(steps, survey, program) if survey.identity.is_root and not survey.identity.keeps_root else None
     confinement = _confinement(invocation, spec, facts, tree, survey, carriers)
+    program_filter = _filter(spec, facts.machine)
     return LaunchPlan(
         backend="bubblewrap",
         argv=_argv(program, facts, staging),
@@ -60,7 +63,7 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFact
         status_fd=_STATUS,
         files=(
             PlanFile(_ARGS, _options(spec, facts, steps, staging), "options of bwrap"),
-            PlanFile(_SECCOMP, _filter(spec, facts.machine), "seccomp filter"),
+            PlanFile(_SECCOMP, program_filter, "seccomp filter"),
             PlanFile(_PAYLOAD, _payload(confinement), "order for the child"),
             PlanFile(_CODE, child_code(), "code of the child"),
             *contents,
@@ -71,6 +74,7 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFact
         groups=control_groups(spec.limits, spec.requirements(), facts.cgroups),
         mounts=steps,
         staging=staging,
+        trace=Trace(_PROGRAMS, (program_filter,)),
         notes=_notes(spec, survey),
     )
 

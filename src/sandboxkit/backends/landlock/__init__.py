@@ -37,6 +37,7 @@ _MECHANISM = Mechanism(
     look=LandlockFacts.surveyed,
     watched=lambda facts: facts.survey.watched if facts.survey else (),
     refusal=refusal,
+    survey=lambda facts: facts.survey,
 )
 
 

@@ -20,7 +20,7 @@ from sandboxkit.confine import (
     seccomp_filter,
 )
 from sandboxkit.errors import SpecError
-from sandboxkit.model import FIRST_FREE_FD, Confinement, Control, LandlockRules, LaunchPlan, PlanFile
+from sandboxkit.model import FIRST_FREE_FD, Confinement, Control, LandlockRules, LaunchPlan, PlanFile, Trace
 
 if TYPE_CHECKING:
     from sandboxkit.backends._survey import Survey
@@ -34,6 +34,8 @@ _MANY = 1 << 16
 _BOOT = f"import marshal,os;exec(marshal.loads(os.read({_CODE},1<<24)))"
 _END = 34
 """What `confine/_alone.py` ends its box on."""
+_PROGRAMS = 1
+"""The supervisor."""
 _RLIMIT_NPROC = 6
 UNIX_SOCKETS_ABI = 9
 """From here on Landlock decides about connecting to socket files, too."""
@@ -62,6 +64,7 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: LandlockFacts)
         ),
         confinement=confinement,
         end_signal=_END,
+        trace=Trace(_PROGRAMS, confinement.filters),
         notes=_notes(spec, facts, survey),
     )
 
