@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         ShutDownError,
         SpecError,
     )
+    from sandboxkit.learning import Lesson, learn_spec
     from sandboxkit.model import (
         Advice,
         ApprovalOffer,
@@ -146,6 +147,7 @@ __all__ = [
     "IsolationError",
     "JsonlAudit",
     "LaunchError",
+    "Lesson",
     "Limits",
     "MemoryAudit",
     "MissingExtraError",
@@ -185,6 +187,7 @@ __all__ = [
     "get_active_sandbox_backend",
     "get_exec_policy",
     "initialize_exec_policy",
+    "learn_spec",
     "list_sandbox_backends",
     "open_sandbox",
     "permit",
@@ -218,6 +221,7 @@ _ROOMS = {
         "register_sandbox_backend",
         "sandbox_execute",
     ),
+    "learning": ("Lesson", "learn_spec"),
     "model": (
         "Advice",
         "ApprovalOffer",

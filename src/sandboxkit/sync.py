@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from sandboxkit.backends import Sandbox as AsyncSandbox
-    from sandboxkit.model import Enforcement, ExecResult, RouteResult, SandboxSpec
+    from sandboxkit.learning import Lesson
+    from sandboxkit.model import Approver, Enforcement, ExecResult, RouteResult, SandboxSpec
+    from sandboxkit.policy import ExecPolicy
     from sandboxkit.router import AutoSandboxRouter
 
 __all__ = ["Sandbox", "open_sandbox", "route", "run"]
@@ -278,6 +280,7 @@ class Sandbox:
         timeout: float | None = None,
         environment: Mapping[str, str] | None = None,
         explain: bool = False,
+        discard: bool = False,
     ) -> ExecResult:
         """
         Runs *argv* to its end. No shell reads it. See `sandboxkit.Sandbox.run`.
@@ -286,15 +289,10 @@ class Sandbox:
             ShutDownError: The interpreter is ending, or this process was forked after
                 the box was opened.
         """
+        # An older backend may not know what nobody asks for.
+        asked = {name: True for name, wanted in (("explain", explain), ("discard", discard)) if wanted}
         return self._loop.call(
-            lambda: self._box.run(
-                argv,
-                stdin=stdin,
-                cwd=cwd,
-                timeout=timeout,
-                environment=environment,
-                **({"explain": True} if explain else {}),  # an older backend may not know it
-            )
+            lambda: self._box.run(argv, stdin=stdin, cwd=cwd, timeout=timeout, environment=environment, **asked)
         )
 
 
@@ -312,6 +310,42 @@ def open_sandbox(spec: SandboxSpec) -> Iterator[Sandbox]:
     loop = _shared.loop()
     with loop.entered(open_on_loop(spec)) as box:
         yield Sandbox(box, loop)
+
+
+def learn_spec(
+    command: str | Sequence[str],
+    *,
+    approver: Approver,
+    base: SandboxSpec | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    stdin: bytes | None = None,
+    timeout: float | None = None,
+    max_runs: int = 50,
+    policy: ExecPolicy | None = None,
+    on_run: Callable[[int, ExecResult], object] | None = None,
+) -> Lesson:
+    """
+    The smallest spec under which *command* exits with 0; `sandboxkit.learn_spec` for
+    programs without an event loop. *on_run* is called from the loop's thread.
+
+    Raises:
+        ShutDownError: The interpreter is ending.
+    """
+    from sandboxkit.learning import learn_spec as learn_on_loop
+
+    return _shared.loop().call(
+        lambda: learn_on_loop(
+            command,
+            approver=approver,
+            base=base,
+            cwd=cwd,
+            stdin=stdin,
+            timeout=timeout,
+            max_runs=max_runs,
+            policy=policy,
+            on_run=on_run,
+        )
+    )
 
 
 def route(

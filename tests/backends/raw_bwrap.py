@@ -60,6 +60,7 @@ class RawBox(Sandbox):
         timeout: float | None = None,  # noqa: ASYNC109 - the contract's
         environment: Mapping[str, str] | None = None,
         explain: bool = False,
+        discard: bool = False,
     ) -> ExecResult:
         fd = os.memfd_create("filter")
         os.write(fd, ALLOW_EVERYTHING)

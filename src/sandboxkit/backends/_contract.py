@@ -91,6 +91,7 @@ class Sandbox(ABC):
         timeout: float | None = None,  # noqa: ASYNC109 - a deadline is part of the result, not an exception
         environment: Mapping[str, str] | None = None,
         explain: bool = False,
+        discard: bool = False,
     ) -> ExecResult:
         """
         Runs *argv* to its end. No shell reads it.
@@ -107,6 +108,9 @@ class Sandbox(ABC):
                 `violations`. It takes longer, and a debugger inside does not work. Where
                 it is not possible the command runs all the same, and `explain_gap` says
                 why; a backend may know no way.
+            discard: It writes to copies of the spec's writable paths, which are thrown
+                away afterwards. Copying takes time, and at most 512 MiB and 100,000
+                files are copied.
 
         Raises:
             ProgramNotFoundError: The program does not exist in the box.

@@ -5,11 +5,14 @@ An open box whose commands are each started by a launch plan, all under one spec
 from __future__ import annotations
 
 import os
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from anyio import CancelScope, to_thread
+
 from sandboxkit.backends._contract import PIPE, BoxProcess, Facts, Sandbox
+from sandboxkit.backends._copies import copies
 from sandboxkit.backends._host import look
 from sandboxkit.backends._protection import violations
 from sandboxkit.backends._refusals import Ground, merged, violation
@@ -49,6 +52,7 @@ class Mechanism(Generic[F]):
         refusal: What a failed start means, from what it said.
         survey: What its facts say of the host for a spec, or None.
         nests: Whether it can let user namespaces be made in a box.
+        discards: Whether it can show a copy in place of what a spec lets be written.
         ungrouped: Its facts on a machine without control groups, for a reason; None where
             it makes no use of them.
     """
@@ -61,6 +65,7 @@ class Mechanism(Generic[F]):
     refusal: Callable[[str], Obstacle]
     survey: Callable[[F], Survey | None]
     nests: bool = False
+    discards: bool = False
     ungrouped: Callable[[F, str], F] | None = None
 
 
@@ -102,6 +107,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         cwd: str | None = None,
         environment: Mapping[str, str] | None = None,
         pass_fds: Collection[int] = (),
+        instead: tuple[tuple[str, str], ...] = (),
     ) -> LaunchPlan:
         """
         How *argv* would be started.
@@ -111,8 +117,30 @@ class LaunchedSandbox(Sandbox, Generic[F]):
             SpecError: *cwd* is not visible in the box.
         """
         passed = self._spec.environment.apply(os.environ) if environment is None else environment
-        invocation = Invocation(_checked(argv), tuple(passed.items()), cwd, tuple(sorted(pass_fds)))
+        invocation = Invocation(_checked(argv), tuple(passed.items()), cwd, tuple(sorted(pass_fds)), instead)
         return self._mechanism.plan(invocation, self._spec, self._facts)
+
+    @asynccontextmanager
+    async def _copied(self, is_wanted: bool) -> AsyncIterator[tuple[tuple[str, str], ...]]:
+        """
+        Copies to show in place of what the spec lets a command write, where wanted.
+
+        Raises:
+            BackendError: This mechanism cannot show one thing in place of another, or
+                there is more than is copied.
+        """
+        if not is_wanted:
+            yield ()
+            return
+        if not self._mechanism.discards:
+            raise BackendError(f"{self._mechanism.name} cannot discard what a command writes; use another backend")
+        with ExitStack() as stack:
+            made = copies(self._spec.filesystem.write)
+            try:
+                yield await to_thread.run_sync(stack.enter_context, made)
+            finally:
+                with CancelScope(shield=True):
+                    await to_thread.run_sync(stack.close)
 
     def close(self) -> None:
         """
@@ -145,21 +173,22 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         timeout: float | None = None,  # noqa: ASYNC109 - a deadline is part of the result, not an exception
         environment: Mapping[str, str] | None = None,
         explain: bool = False,
+        discard: bool = False,
     ) -> ExecResult:
         """
         Runs *argv* to its end; see `Sandbox.run`.
         """
         box = self._look()
         box._explains = explain
-        plan = box.plan(argv, cwd=cwd, environment=environment)
         try:
-            outcome = await run(
-                plan,
-                stdin=stdin,
-                timeout=self._spec.timeout(timeout),
-                max_output_bytes=self._spec.limits.max_output_bytes,
-                explain=explain,
-            )
+            async with box._copied(discard) as instead:
+                outcome = await run(
+                    box.plan(argv, cwd=cwd, environment=environment, instead=instead),
+                    stdin=stdin,
+                    timeout=self._spec.timeout(timeout),
+                    max_output_bytes=self._spec.limits.max_output_bytes,
+                    explain=explain,
+                )
         except SetupError as exc:
             meaning = self._mechanism.refusal(exc.problem)
             raise SetupError(self._mechanism.name, f"{meaning.reason}; {meaning.remedy}") from exc

@@ -109,12 +109,18 @@ class _Lowered(Sandbox):
         timeout: float | None = None,  # noqa: ASYNC109 - a deadline is part of the result, not an exception
         environment: Mapping[str, str] | None = None,
         explain: bool = False,
+        discard: bool = False,
     ) -> ExecResult:
         """
         Runs *argv* to its end; see `Sandbox.run`.
         """
         result = await self._box.run(
-            argv, stdin=stdin, cwd=cwd, timeout=timeout, environment=environment, **_asked(explain)
+            argv,
+            stdin=stdin,
+            cwd=cwd,
+            timeout=timeout,
+            environment=environment,
+            **_asked(explain=explain, discard=discard),
         )
         return _lowered(result, self._verification)
 
@@ -142,17 +148,17 @@ class _Lowered(Sandbox):
             pass_fds=pass_fds,
             cwd=cwd,
             environment=environment,
-            **_asked(explain),
+            **_asked(explain=explain),
         ) as process:
             yield _LoweredProcess(process, self._verification)
 
 
-def _asked(explain: bool) -> dict[str, bool]:
+def _asked(**options: bool) -> dict[str, bool]:
     """
-    The argument that asks for an explanation; none where nobody does, because a backend
-    of somebody else may not know it.
+    Those of *options* that somebody asks for: a backend of somebody else may not know
+    the others.
     """
-    return {"explain": True} if explain else {}
+    return {name: asked for name, asked in options.items() if asked}
 
 
 @final

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sandboxkit.cli._report import Report
     from sandboxkit.model import ExecResult, Violation
 
-__all__ = ["command_of", "run"]
+__all__ = ["command_of", "described", "input_of", "run"]
 
 MAX_STDIN_BYTES = 64 << 20
 _PATIENCE_SECONDS = 2.0
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace, report: Report) -> int:
         command_of(options),
         spec=spec,
         router=router,
-        stdin=_input(),
+        stdin=input_of(),
         timeout=options.timeout,
         explain=options.explain,
     )
@@ -99,14 +99,14 @@ def _remark(result: ExecResult, code: int) -> None:
     if result.truncated:
         note("the output is longer than limits.max_output_bytes of the spec; the rest was dropped")
     for violation in result.violations:
-        note(_described(violation))
+        note(described(violation))
     if result.explain_gap:
         note(f"not everything it was refused is known: {result.explain_gap}")
     elif result.explained and not any(violation.call for violation in result.violations):
         note("it was refused nothing that you may do yourself")
 
 
-def _described(violation: Violation) -> str:
+def described(violation: Violation) -> str:
     """
     One line for what was done or refused, and one for what would allow it.
     """
@@ -117,7 +117,7 @@ def _described(violation: Violation) -> str:
     return said if violation.spec_line is None else f"{said}\nto allow it: {violation.spec_line}"
 
 
-def _input() -> bytes | None:
+def input_of() -> bytes | None:
     """
     What stdin holds, unless it is a terminal or another device.
     """

@@ -57,6 +57,7 @@ from sandboxkit.model._spec import (
     ProtectionSet,
     SandboxSpec,
 )
+from sandboxkit.model._toml import toml_key, toml_value
 from sandboxkit.model._walk import (
     MAX_DEPTH,
     PATTERN_DEPTH,
@@ -140,4 +141,6 @@ __all__ = [
     "real_now",
     "real_path",
     "strictest",
+    "toml_key",
+    "toml_value",
 ]

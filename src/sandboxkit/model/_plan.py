@@ -39,12 +39,14 @@ class Invocation:
         environment: Its whole environment, already filtered by the spec.
         cwd: Its working directory on the host, absolute; None lets the spec choose.
         pass_fds: Numbers of the descriptors it gets besides 0, 1 and 2.
+        instead: (path the spec lets it write, what is shown there in its place).
     """
 
     argv: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
     cwd: str | None = None
     pass_fds: tuple[int, ...] = ()
+    instead: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,10 +26,12 @@ from sandboxkit.model._control import BASELINE, Control, Grade
 from sandboxkit.model._paths import Access, access_of, strictest
 from sandboxkit.model._real_path import real_path
 from sandboxkit.model._spec_problems import problems
+from sandboxkit.model._toml import toml_key, toml_value
 from sandboxkit.model._walk import GLOB, has_wildcard
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterator
 
 __all__ = [
     "EnvironmentPolicy",
@@ -393,6 +395,18 @@ class ProcessPolicy(_Model):
         )
 
 
+def _toml_lines(fields: Mapping[str, object], before: str) -> Iterator[str]:
+    for name, value in fields.items():
+        key = f"{before}{toml_key(name)}"
+        if isinstance(value, Mapping) and not before:
+            yield from _toml_lines(value, f"{key}.")
+            continue
+        try:
+            yield f"{key} = {toml_value(value)}"
+        except ValueError as exc:
+            raise SpecError(f"{key}: {exc}; give it as JSON") from None
+
+
 def _grade(value: object) -> object:
     return value if isinstance(value, Grade) else Grade.from_name(str(value))
 
@@ -483,6 +497,16 @@ class SandboxSpec(_Model):
         from sandboxkit.model._spec_file import spec_from_dict
 
         return spec_from_dict(cls, data, base)
+
+    def to_toml(self) -> str:
+        """
+        The text of a TOML file that `from_file` takes back: a line for each field that was
+        given, as `filesystem.read = ["/srv"]`.
+
+        Raises:
+            SpecError: A limit is lifted with None, which TOML cannot say.
+        """
+        return "".join(f"{line}\n" for line in _toml_lines(self.model_dump(mode="json", exclude_unset=True), ""))
 
     def requirements(self) -> dict[Control, Grade]:
         """

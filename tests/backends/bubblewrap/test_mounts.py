@@ -57,7 +57,7 @@ def survey(
 
 
 def steps(spec: SandboxSpec, host: Survey, data: dict[str, int] | None = None) -> list[str]:
-    return [short(mount) for mount in mounts(box_tree(spec, host), spec, host, data=data or {})]
+    return [short(mount) for mount in mounts(box_tree(spec, host), spec, host, data=data or {}, instead={})]
 
 
 def short(mount: Mount) -> str:
@@ -198,6 +198,6 @@ def test_a_hidden_root_directory_leaves_what_is_named_below() -> None:
 def test_no_mount_point_is_made_on_the_host() -> None:
     spec = write("/")
     host = survey(spec)
-    assert "/run" in {mount.target for mount in mounts(box_tree(spec, host), spec, host, data={})}
+    assert "/run" in {mount.target for mount in mounts(box_tree(spec, host), spec, host, data={}, instead={})}
     bare = replace(host, kinds={path: kind for path, kind in host.kinds.items() if path != "/var/tmp"})
-    assert "/var/tmp" not in {mount.target for mount in mounts(box_tree(spec, bare), spec, bare, data={})}
+    assert "/var/tmp" not in {mount.target for mount in mounts(box_tree(spec, bare), spec, bare, data={}, instead={})}

@@ -216,10 +216,16 @@ async def test_boxes_of_one_user_cannot_reach_each_other(backend: LandlockBacken
     ):
         assert process.stdout
         home = (await process.stdout.receive()).decode().strip()
-        while len(running(marker)) > 1:  # what is to be sleep still has the shell's words
+        while len(running(marker)) > 1:  # noqa: ASYNC110 - what is to be sleep still has the words of the shell, and no event says when
             await anyio.sleep(0.02)
         (pid,) = running(marker)
         tried = await other.run(["sh", "-c", f"kill -0 {pid}; cat /proc/{pid}/environ; echo x >{home}/a; ls {home}"])
         assert tried.stdout == b""
         assert tried.text("stderr").count("ermitted") == 1
         assert tried.text("stderr").count("ermission denied") == 3
+
+
+async def test_writes_cannot_be_discarded(backend: LandlockBackend, ws: Path) -> None:
+    async with backend.open(workspace(ws)) as box:
+        with pytest.raises(BackendError, match="landlock cannot discard what a command writes"):
+            await box.run(["true"], discard=True)

@@ -46,6 +46,7 @@ _MECHANISM = Mechanism(
     refusal=refusal,
     survey=lambda facts: facts.survey,
     nests=True,
+    discards=True,
     ungrouped=lambda facts, why: replace(facts, cgroups=facts.cgroups.without(why)),
 )
 

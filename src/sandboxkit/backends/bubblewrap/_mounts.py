@@ -28,7 +28,9 @@ _FEWEST_INODES = 1024
 _BYTES_PER_INODE = 4096
 
 
-def mounts(tree: Tree, spec: SandboxSpec, survey: Survey, *, data: Mapping[str, int]) -> tuple[Mount, ...]:
+def mounts(
+    tree: Tree, spec: SandboxSpec, survey: Survey, *, data: Mapping[str, int], instead: Mapping[str, str]
+) -> tuple[Mount, ...]:
     """
     The steps that build the box, in the order they must be done.
 
@@ -47,12 +49,13 @@ def mounts(tree: Tree, spec: SandboxSpec, survey: Survey, *, data: Mapping[str, 
         survey: The surveyed host.
         data: For each hidden file and each file with other content, the descriptor
             that holds it.
+        instead: For each writable path that is not shown itself, what is shown there.
 
     Source: bwrap(1), "Filesystem related options".
     """
     steps = [Mount("symlink", path, text) for path, text in survey.links if tree.at(path) is None]
     steps += [
-        _mount(path, node, tree, spec, survey, data)
+        _mount(path, node, tree, spec, survey, data, instead)
         for path, node in sorted(tree.nodes.items(), key=lambda item: depth(item[0]))
     ]
     steps += [_content(path, fd, tree) for path, fd in sorted(data.items()) if tree.nodes.get(path) is not Node.HIDDEN]
@@ -68,13 +71,21 @@ def mounts(tree: Tree, spec: SandboxSpec, survey: Survey, *, data: Mapping[str, 
     return (*steps, *(Mount("remount-ro", path) for path in own))
 
 
-def _mount(path: str, node: Node, tree: Tree, spec: SandboxSpec, survey: Survey, data: Mapping[str, int]) -> Mount:
+def _mount(
+    path: str,
+    node: Node,
+    tree: Tree,
+    spec: SandboxSpec,
+    survey: Survey,
+    data: Mapping[str, int],
+    instead: Mapping[str, str],
+) -> Mount:
     owner = _owner(path, survey) if path in tree.named else None
     match node:
         case Node.READ:
             return Mount("ro-bind", path, path, owner=owner)
         case Node.WRITE:
-            return Mount("bind", path, path, owner=owner)
+            return Mount("bind", path, _shown(path, instead), owner=owner)
         case Node.PRIVATE:
             mode = _PRIVATE_MODE if path == survey.box_home else _SHARED_MODE
             return _memory(path, mode, spec, survey)
@@ -83,6 +94,16 @@ def _mount(path: str, node: Node, tree: Tree, spec: SandboxSpec, survey: Survey,
         case Node.HIDDEN:
             opens = any(other != path and is_inside(other, path) for other in tree.nodes)
             return Mount("tmpfs", path, size=_DEV_BYTES, perms=_PASS_THROUGH if opens else _NOTHING)
+
+
+def _shown(path: str, instead: Mapping[str, str]) -> str:
+    """
+    What is shown at *path*: a part of what stands in for it or for a directory it lies in.
+    """
+    for root in sorted(instead, key=depth, reverse=True):
+        if is_inside(path, root):
+            return instead[root] + path.removeprefix(root)
+    return path
 
 
 def _memory(path: str, mode: int, spec: SandboxSpec, survey: Survey) -> Mount:

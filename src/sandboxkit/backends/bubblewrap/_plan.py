@@ -50,7 +50,7 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFact
     carriers = range(max((FIRST_FREE_FD - 1, *invocation.pass_fds)) + 1, _MANY)
     numbers = iter(carriers[len(invocation.pass_fds) :])
     contents, data = _data_files(tree, survey, facts, numbers)
-    steps = mounts(tree, spec, survey, data=data)
+    steps = mounts(tree, spec, survey, data=data, instead=dict(invocation.instead))
     if not survey.identity.is_root and "--bind-fd" in program.options:
         steps = _held(steps, tree, numbers)
     staging = _staging(steps, survey, program) if survey.identity.is_root and not survey.identity.keeps_root else None

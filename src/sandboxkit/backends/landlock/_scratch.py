@@ -1,21 +1,15 @@
 """
 The private directory of an open box, for its home and temporary files: without a mount
 namespace there is no /tmp of its own.
-
-It lies in the host's temporary directory and goes when the box is closed. While the box
-is open its directory is locked; the kernel lets go of the lock when the application
-dies, however it dies, and the next box that is opened removes what it left.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import shutil
-import tempfile
-import time
 from typing import TYPE_CHECKING
+
+from sandboxkit.backends._temporary import temporary_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,8 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["scratch"]
 
 _PREFIX = "sandboxkit-landlock-"
-_YOUNG_SECONDS = 60.0
-"""A directory may have been made and not be locked yet."""
 
 
 @contextlib.contextmanager
@@ -36,12 +28,7 @@ def scratch(settings: bytes, user: tuple[int, int] | None) -> Iterator[str]:
         settings: The content of the home's `.gitconfig`; none is made for an empty one.
         user: Who is to own what is in it, or None for the caller.
     """
-    base = os.path.realpath(tempfile.gettempdir())
-    _sweep(base)
-    root = tempfile.mkdtemp(prefix=_PREFIX, dir=base)
-    lock = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with temporary_directory(_PREFIX) as root:
         made = []
         for name in ("home", "tmp"):
             made.append(f"{root}/{name}")
@@ -55,42 +42,3 @@ def scratch(settings: bytes, user: tuple[int, int] | None) -> Iterator[str]:
             for path in made:
                 os.chown(path, *user)
         yield root
-    finally:
-        _remove(root)
-        os.close(lock)
-
-
-def _sweep(base: str) -> None:
-    """
-    Removes what applications that were killed left of theirs.
-    """
-    with os.scandir(base) as entries:
-        found = [entry.path for entry in entries if entry.name.startswith(_PREFIX)]
-    for path in found:
-        with contextlib.suppress(OSError):
-            _sweep_one(path)
-
-
-def _sweep_one(path: str) -> None:
-    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        seen = os.fstat(lock)
-        if seen.st_uid == os.geteuid() and time.time() - seen.st_ctime > _YOUNG_SECONDS:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _remove(path)
-    finally:
-        os.close(lock)
-
-
-def _remove(root: str) -> None:
-    """
-    Removes *root*, also directories in it that the command closed to itself. They never
-    stop root, who must not follow a link that somebody swaps in.
-    """
-    for place, directories, _ in os.walk(root) if os.geteuid() else ():
-        for name in directories:
-            with contextlib.suppress(OSError):
-                path = f"{place}/{name}"
-                if not os.path.islink(path):
-                    os.chmod(path, 0o700)
-    shutil.rmtree(root, ignore_errors=True)
