@@ -34,7 +34,7 @@ def spec_of(read: Sequence[str], write: Sequence[str], deny: Sequence[str]) -> S
 
 def plan(spec: SandboxSpec) -> tuple[Mount, ...]:
     host = survey(spec)
-    return mounts(box_tree(spec, host), spec, host, data={})
+    return mounts(box_tree(spec, host), spec, host, data={}, instead={})
 
 
 def shown(path: str, steps: Sequence[Mount]) -> str:
