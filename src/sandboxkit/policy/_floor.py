@@ -54,7 +54,7 @@ _GIVEN_PATTERN = ArgumentSet.of(["-e", "-f", "--regexp", "--file", "--expression
 
 
 class _Row(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class FloorRow(_Row):
