@@ -1,0 +1,78 @@
+"""
+Interpreters of other languages: `python -c`, `perl -e`, `awk` and the like.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from sandboxkit.model import PIPES, Setting, SimpleCommand
+from sandboxkit.shell._carried import MAX_STRINGS, NEEDS_SHELL, VERSION, Carried, Inner, Stdin, name_of, printed_files
+from sandboxkit.shell._wrappers import CODE_OPTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["code"]
+
+_STRINGS = re.compile(r"\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`((?:[^`\\\n]|\\.)*)`")
+_STARTS = re.compile(
+    r"system|exec|popen|spawn|\brun\b|\bcall\b|check_|getoutput|\bqx\b|%x|child_|\beval\b|open3|subprocess|\bos\b|open\b[^\n]{0,30}[\"']\s*\|",
+    re.IGNORECASE,
+)
+_PIPED = re.compile(r"[`|]")
+_CALL = re.compile(r"(?<![.\w])\w+\s*\(\s*[frbu]*$")
+_PRINTING = re.compile(r"(?:print\w*|log|puts|echo|write\w*|info|warn\w*|error|assert\w*)\s*\(?\s*[frbu]*$")
+"""
+Code without what starts programs may still do so by a name of its own, but not by one of these.
+"""
+_MAX_TAILS = 4
+
+
+def code(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
+    """
+    Code of another language: the strings in it may be commands.
+    """
+    name = name_of(part.argv[0])
+    options = CODE_OPTIONS.get(name) or CODE_OPTIONS.get(VERSION.sub("", name), ())
+    words = part.argv[1:]
+    codes = [words[at + 1] for at, word in enumerate(words[:-1]) if word in options]
+    codes += [word.partition("=")[2] for word in words if word.startswith("--") and word.partition("=")[0] in options]
+    codes += [word[2:] for word in words if len(word) > 2 and word[:2] in options and word[1] != "-"]
+    if "" in options:
+        codes += [word for word in words if not word.startswith("-")][:1]
+        codes = [code for code in codes if not code.startswith(PIPES)]
+    if not codes:
+        # What a process substitution prints is the program, where a file would be.
+        codes = printed_files(part)
+    if stdin is not None and not codes:
+        codes = [stdin.text]
+    is_piped = part.stands(Setting.PIPELINE)
+    return Carried([inner for code in codes for inner in _strings(code, is_piped=is_piped)], None) if codes else None
+
+
+def _is_handed(before: str) -> bool:
+    """
+    Whether a string behind *before* is the argument of a function that may be any.
+    """
+    return bool(_CALL.search(before)) and not _PRINTING.search(before)
+
+
+def _strings(code: str, *, is_piped: bool) -> Iterator[Inner]:
+    # What it prints may be what another program of the pipeline executes.
+    may_start = (
+        is_piped
+        or _STARTS.search(code)
+        or _PIPED.search(_STRINGS.sub(lambda each: each[0][0] if each[3] else "", code))
+    )
+    found = [each for each in _STRINGS.finditer(code) if may_start or _is_handed(code[: each.start()][-80:])]
+    strings = [next(filter(None, each.groups()), "") for each in found[:MAX_STRINGS]]
+    for text in strings:
+        text = re.sub(r"\\(.)", r"\1", text)
+        if NEEDS_SHELL.search(text.strip()):
+            yield Inner(text=text, setting=Setting.SUSPECT)
+    words = tuple(word for word in strings if word)
+    # The first of them may be the name of a module or function.
+    for start in range(min(len(words) - 1, _MAX_TAILS)):
+        yield Inner(words[start:], setting=Setting.SUSPECT)
