@@ -9,7 +9,8 @@ from tests.shell.lines import started
 
 from sandboxkit.model import Doubt, Setting
 from sandboxkit.shell import parse, starts_others
-from sandboxkit.shell._wrappers import CODE_OPTIONS, SHELLS, WRAPPERS
+from sandboxkit.shell._run_tables import CODE_OPTIONS
+from sandboxkit.shell._wrappers import SHELLS, WRAPPERS
 
 OPTIONS = [
     ("env a b", ["a b"]),

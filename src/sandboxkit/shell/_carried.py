@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sandboxkit.model import PIPES, UNKNOWN, Assignment, Doubt, Setting, SimpleCommand, Unknown
 from sandboxkit.model._quick import quick
+from sandboxkit.shell._tables import RESERVED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,6 +37,9 @@ __all__ = [
 ]
 
 VERSION = re.compile(r"[-.0-9]+$")
+# Looked up on its class, a member takes ten times as long.
+_SUSPECT = Setting.SUSPECT
+_PLAIN = re.compile(r"[ \t]*[A-Za-z0-9_./-][A-Za-z0-9_./:,@%+-]*(?:[ \t]+[A-Za-z0-9_./:,@%+=-]+)*[ \t]*")
 NEEDS_SHELL = re.compile(r"[\s;&|<>()`$]")
 MAX_STRINGS = 20
 ANYTHING = ((0, Unknown(Doubt.WORDS)),)
@@ -131,11 +135,13 @@ def tail(
 def unsure(part: SimpleCommand, start: int = 1) -> Carried:
     """
     For words that cannot be told apart: some unknown command, and every tail of the
-    words as one that may be it.
+    words as one that may be it, and every word that may be text for a shell.
     """
     unknown = Inner((UNKNOWN,), ANYTHING, start)
-    tails = [tail(part, index, setting=Setting.SUSPECT) for index in range(start, min(len(part.argv), start + 12))]
-    return Carried([unknown, *(tail for tail in tails if not tail.argv[0].startswith("-"))], start)
+    words = range(start, min(len(part.argv), start + 12))
+    tails = [tail(part, index, setting=Setting.SUSPECT) for index in words]
+    texts = guesses(part.argv[index] for index in words if " " in part.argv[index])
+    return Carried([unknown, *(tail for tail in tails if not tail.argv[0].startswith("-")), *texts], start)
 
 
 def text_of(
@@ -168,7 +174,15 @@ def guesses(texts: Iterable[str]) -> list[Inner]:
     """
     Each of *texts* as what may be text for a shell; an empty one starts nothing.
     """
-    return [Inner(text=text, setting=Setting.SUSPECT) for text in texts if text.strip()]
+    return [_guess(text) for text in texts if text.strip()]
+
+
+def _guess(text: str) -> Inner:
+    if _PLAIN.fullmatch(text):
+        words = tuple(text.split())
+        if words[0] not in RESERVED:
+            return Inner(words, setting=_SUSPECT)  # the same in any grammar, so none is asked
+    return Inner(text=text, setting=_SUSPECT)
 
 
 def read_input(stdin: Stdin, setting: Setting) -> list[Inner]:

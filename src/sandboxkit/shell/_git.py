@@ -7,16 +7,49 @@ from __future__ import annotations
 import posixpath
 import re
 from dataclasses import replace
+from itertools import dropwhile
 
-from sandboxkit.model import UNKNOWN, SimpleCommand, Unknown
+from sandboxkit.model import UNKNOWN, Setting, SimpleCommand, Unknown
 from sandboxkit.shell._carried import Carried, Inner, Stdin, guesses, is_unknown, may_be_several, tail
+from sandboxkit.shell._run_options import values_of
 
 __all__ = ["git"]
 
-_GIT_SETTING = re.compile(r"[a-z]+\.[\w.-]+")
+_CONFIG_NAME = re.compile(r"[a-z]+\.[\w.-]+")
+_RUNS = re.compile(
+    r"(?:pager|editor|command|fsmonitor|external|program|helper|cmd|driver|textconv|clean|smudge|process|askpass|gitproxy)$",
+    re.IGNORECASE,
+)
+"""
+How the names of settings end whose value git runs.
+"""
 _BLANK = re.compile(r"\s")
-_GIT_CARRIES = re.compile(r"=|ext::| !| -x|--exec|-filter|foreach")
-_GIT_FLAGS = frozenset(
+_OPTIONS = re.compile(r" -[a-z]*x|--e|-filter| --(?:up|rec|set|op)| -[Ou]|-cmd")
+_CARRIES = re.compile(rf"{_OPTIONS.pattern}|ext::| !|foreach| -c|--conf| config | bisect ")
+_TEXT_OPTIONS = (
+    *(
+        "-x",
+        "--exec",
+        "--extcmd",
+        "--upload-pack",
+        "--receive-pack",
+        "--setup",
+        "--to-cmd",
+        "--cc-cmd",
+        "--header-cmd",
+        "--sendmail-cmd",
+    ),
+    *(
+        "--tree-filter",
+        "--index-filter",
+        "--msg-filter",
+        "--env-filter",
+        "--parent-filter",
+        "--commit-filter",
+        "--tag-name-filter",
+    ),
+)
+_FLAGS = frozenset(
     """
     --no-pager -P --no-optional-locks --literal-pathspecs --glob-pathspecs --noglob-pathspecs --icase-pathspecs --no-replace-objects
     """.split()
@@ -28,29 +61,69 @@ def git(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     Commands in git's options and configuration. Source: git(1), git-config(1),
     git-remote-ext(1), git 2.43.
     """
-    argv, texts = part.argv, []
+    argv = part.argv
     if argv[1:2] and argv[1].startswith("-") and (elsewhere := _git_elsewhere(part)):
         return elsewhere
-    if argv[1:2] != ("bisect",) and not _GIT_CARRIES.search(" ".join(argv)):
+    text = " ".join(argv)
+    if not _CARRIES.search(text):
         return None
-    for at, word in enumerate(argv):
-        following = argv[at + 1] if at + 1 < len(argv) else ""
-        if word.startswith("ext::"):
-            texts.append(word[5:])
-        if word in ("-x", "--exec", "--tree-filter", "--index-filter", "--msg-filter", "foreach"):
-            texts.append(following)
-        key, assigned, value = word.partition("=")
-        value = value if assigned and "." in key else following if _GIT_SETTING.fullmatch(word) else ""
-        if value.startswith("!"):
-            texts.append(value[1:])
-        elif assigned and value and _BLANK.search(value) and not word.startswith("--"):
-            texts.append(value)
-        elif word.startswith(("--exec=", "--upload-pack=", "--receive-pack=", "--open-files-in-pager=")):
-            texts.append(word.partition("=")[2])
-    if argv[1:3] == ("bisect", "run"):
-        return Carried([tail(part, 3)] if len(argv) > 3 else [], 3)
-    found = guesses(texts)
+    texts = _settings(argv)
+    if _OPTIONS.search(text):
+        texts += values_of(argv, _TEXT_OPTIONS)
+    found = guesses([*texts, *_verbs(argv)])
+    found += [_external(word) for word in argv if word.startswith("ext::")]
+    if "bisect" in argv:
+        at = argv.index("bisect") + 1
+        if argv[at : at + 1] == ("run",):
+            return Carried([*([tail(part, at + 1)] if len(argv) > at + 1 else []), *found], at + 1)
     return Carried(found) if found else None
+
+
+def _settings(argv: tuple[str, ...]) -> list[str]:
+    """
+    Values of settings that may be commands: of `-c`, `--config` and `git config`.
+    """
+    texts: list[str] = []
+    sets = "config" in argv
+    for at, word in enumerate(argv):
+        key, assigned, value = word.removeprefix("--config=").partition("=")
+        if assigned and "." in key and not key.startswith("--"):
+            is_command = bool(_BLANK.search(value))
+        elif sets and at + 1 < len(argv) and _CONFIG_NAME.fullmatch(word):
+            value, is_command = argv[at + 1], bool(_RUNS.search(word))
+        else:
+            continue
+        if value.startswith("!") or is_command:
+            texts.append(value.removeprefix("!"))
+    return texts
+
+
+def _verbs(argv: tuple[str, ...]) -> list[str]:
+    """
+    Commands that stand as only one of git's own commands takes them.
+    """
+    texts: list[str] = []
+    if "clone" in argv:
+        texts += values_of(argv, ("-u",))
+    if "grep" in argv:
+        texts += [word[2:] for word in argv if word.startswith("-O") and " " in word]
+        texts += [word.partition("=")[2] for word in argv if word.startswith("--op")]
+    if "foreach" in argv:
+        words = argv[argv.index("foreach") + 1 :]
+        texts.append(" ".join(dropwhile(lambda word: word.startswith("-"), words)))
+    return texts
+
+
+def _external(word: str) -> Inner:
+    """
+    The command of `ext::…`: its words are cut at blanks, and a blank within one is `% `.
+
+    Source: git-remote-ext(1), git 2.43.
+    """
+    words = re.split(r"(?<!%) +", word[5:].strip())
+    if len(words) == 1:
+        return Inner(text=words[0], setting=Setting.SUSPECT)
+    return Inner(tuple(each.replace("% ", " ").replace("%%", "%") for each in words), setting=Setting.SUSPECT)
 
 
 def _git_elsewhere(part: SimpleCommand) -> Carried | None:
@@ -64,7 +137,7 @@ def _git_elsewhere(part: SimpleCommand) -> Carried | None:
             to = argv[at + 1]
             cwd = posixpath.join(cwd or "", f"{to}/{UNKNOWN}" if is_unknown(part, at + 1) else to)
             own = at = at + 2
-        elif argv[at] in _GIT_FLAGS:
+        elif argv[at] in _FLAGS:
             at += 1
         else:
             break

@@ -5,11 +5,23 @@ Interpreters of other languages: `python -c`, `perl -e`, `awk` and the like.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sandboxkit.model import PIPES, Setting, SimpleCommand
-from sandboxkit.shell._carried import MAX_STRINGS, NEEDS_SHELL, VERSION, Carried, Inner, Stdin, name_of, printed_files
-from sandboxkit.shell._wrappers import CODE_OPTIONS
+from sandboxkit.shell._carried import (
+    MAX_STRINGS,
+    NEEDS_SHELL,
+    VERSION,
+    Carried,
+    Inner,
+    Stdin,
+    guesses,
+    name_of,
+    printed_files,
+)
+from sandboxkit.shell._run_options import values_of
+from sandboxkit.shell._run_tables import CODE_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +30,7 @@ __all__ = ["code"]
 
 _STRINGS = re.compile(r"\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`((?:[^`\\\n]|\\.)*)`")
 _STARTS = re.compile(
-    r"system|exec|popen|spawn|\brun\b|\bcall\b|check_|getoutput|\bqx\b|%x|child_|\beval\b|open3|subprocess|\bos\b|open\b[^\n]{0,30}[\"']\s*\|",
+    r"system|exec|popen|spawn|shell|process|callc|callp|cmd|\brun\b|\bcall\b|check_|getoutput|\bqx\b|%x|child_|\beval\b|open3|subprocess|\bos\b|open\b[^\n]{0,30}[\"']\s*\|",
     re.IGNORECASE,
 )
 _PIPED = re.compile(r"[`|]")
@@ -27,6 +39,10 @@ _PRINTING = re.compile(r"(?:print\w*|log|puts|echo|write\w*|info|warn\w*|error|a
 """
 Code without what starts programs may still do so by a name of its own, but not by one of these.
 """
+_QUOTED = re.compile(r"(?:\bqx|%x)\s*(?:\(([^()\n]*)\)|\{([^{}\n]*)\}|\[([^\[\]\n]*)\]|([/|!~])([^\n]*?)\4)")
+_SHELL = re.compile(r"[\"'](?:/(?:usr/)?bin/)?(?:ba|da|z|k)?sh[\"' ]")
+_AWK_FILE = re.compile(r"-[fE]|--(?:fi|ex)")
+_AWK_VALUED = frozenset(("-F", "-v", "-i", "-l", "-W", "--assign", "--field-separator", "--include"))
 _MAX_TAILS = 4
 
 
@@ -35,21 +51,33 @@ def code(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     Code of another language: the strings in it may be commands.
     """
     name = name_of(part.argv[0])
-    options = CODE_OPTIONS.get(name) or CODE_OPTIONS.get(VERSION.sub("", name), ())
-    words = part.argv[1:]
-    codes = [words[at + 1] for at, word in enumerate(words[:-1]) if word in options]
-    codes += [word.partition("=")[2] for word in words if word.startswith("--") and word.partition("=")[0] in options]
-    codes += [word[2:] for word in words if len(word) > 2 and word[:2] in options and word[1] != "-"]
+    options = CODE_OPTIONS.get(name)
+    if options is None:
+        options = CODE_OPTIONS.get(VERSION.sub("", name), ())
+    codes = values_of(part.argv, options)
     if "" in options:
-        codes += [word for word in words if not word.startswith("-")][:1]
-        codes = [code for code in codes if not code.startswith(PIPES)]
+        codes += [word for word in _operands(part.argv) if not word.startswith(PIPES)][:1]
     if not codes:
         # What a process substitution prints is the program, where a file would be.
         codes = printed_files(part)
-    if stdin is not None and not codes:
-        codes = [stdin.text]
     is_piped = part.stands(Setting.PIPELINE)
-    return Carried([inner for code in codes for inner in _strings(code, is_piped=is_piped)], None) if codes else None
+    inner: list[Inner] = []
+    if stdin is not None:
+        if not codes:
+            codes = [stdin.text]
+        elif any(map(_SHELL.search, codes)):
+            inner += guesses([stdin.text])  # that shell reads what this program was given
+    inner += [each for code in codes for each in _strings(code, is_piped=is_piped)]
+    return Carried(inner, None) if codes else None
+
+
+def _operands(argv: tuple[str, ...]) -> list[str]:
+    """
+    The operands of awk, the first of which is the program; none where a file is.
+    """
+    if any(map(_AWK_FILE.match, argv)):
+        return []
+    return [word for before, word in pairwise(argv) if not word.startswith("-") and before not in _AWK_VALUED]
 
 
 def _is_handed(before: str) -> bool:
@@ -68,6 +96,8 @@ def _strings(code: str, *, is_piped: bool) -> Iterator[Inner]:
     )
     found = [each for each in _STRINGS.finditer(code) if may_start or _is_handed(code[: each.start()][-80:])]
     strings = [next(filter(None, each.groups()), "") for each in found[:MAX_STRINGS]]
+    for each in _QUOTED.finditer(code):
+        yield Inner(text=each[each.lastindex or 0], setting=Setting.SUSPECT)
     for text in strings:
         text = re.sub(r"\\(.)", r"\1", text)
         if NEEDS_SHELL.search(text.strip()):

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["make"]
 
 _STDIN_FILES = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
-_MAKE_CODE = re.compile(r" -(?:f|E|-f|-m|-ev)")
+_MAKE_CODE = re.compile(r" -(?:[A-Za-z]*f|E|-f|-m|-ev)")
+_FILE = re.compile(r"-[A-Za-z]*f")
 _MAKE_SHELL = re.compile(r"\$[({]shell\s+([^)}]+)")
 
 
@@ -33,10 +34,11 @@ def make(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     for at, word in enumerate(part.argv):
         name, attached, value = word.partition("=")
         following = part.argv[at + 1] if at + 1 < len(part.argv) else ""
-        file = word[2:] or following if word[:2] == "-f" else value or following
-        if stdin is not None and word.startswith(("-f", "--f", "--m")) and file in _STDIN_FILES:
-            codes.append(stdin.text)
-        elif name in ("--eval", "-E"):
+        if (short := _FILE.match(word)) or word.startswith(("--f", "--m")):
+            file = word[short.end() :] or following if short else value or following
+            if stdin is not None and file in _STDIN_FILES:
+                codes.append(stdin.text)
+        elif name in ("--ev", "--eva", "--eval", "-E"):
             codes.append(value if attached else following)
     inner = options_that_run(part, stdin)
     recipes = [recipe for code in codes for recipe in _recipes(code) if NEEDS_SHELL.search(recipe.strip())]

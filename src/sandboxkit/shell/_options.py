@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["Options", "read_options"]
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\(\)|%%|\[.*?\])?)\+?=(.*)", re.DOTALL)
+_REPLACES = re.compile(r"-[0rtxop]*[Ii]|--r(?:e(?:p(?:l(?:a(?:ce?)?)?)?)?)?(?:=|$)")
+_NULL = re.compile(r"-[rtxop]*0|--nul")
+_DELIMITS = re.compile(r"-[rtxop]*[dLl]|--(?:del|max-l)")
 
 
 @dataclass(slots=True)
@@ -34,6 +37,7 @@ class Options:
         stops: Whether it starts nothing.
         splits: The index of a word that holds several (`env -S`), or None.
         replaces: What xargs replaces by its input, or None.
+        delimiter: What stands between the items xargs reads; None for blanks.
     """
 
     at: int = 1
@@ -43,6 +47,7 @@ class Options:
     stops: bool = False
     splits: int | None = None
     replaces: str | None = None
+    delimiter: str | None = None
 
 
 def read_options(part: SimpleCommand, name: str, wrapper: Wrapper) -> Options | None:
@@ -112,8 +117,10 @@ def _option(part: SimpleCommand, found: Options, wrapper: Wrapper, name: str) ->
     if name == "env" and ("--split-string".startswith(word.partition("=")[0]) or re.match(r"-[iv0]*S", word)):
         found.splits = found.at
         return True
-    if name == "xargs" and word.startswith(("-I", "-i", "--replace")):
-        found.replaces = _replaced(argv, found.at)
+    if name == "xargs":
+        if replaces := _REPLACES.match(word):
+            found.replaces = _replaced(argv, found.at, replaces)
+        found.delimiter = found.delimiter or _delimiter(word)
     if wrapper.digits and word[1:].lstrip("-+").isdigit():
         found.at += 1
         return True
@@ -122,11 +129,27 @@ def _option(part: SimpleCommand, found: Options, wrapper: Wrapper, name: str) ->
     return _short(part, found, wrapper)
 
 
-def _replaced(argv: tuple[str, ...], at: int) -> str:
+def _replaced(argv: tuple[str, ...], at: int, found: re.Match[str]) -> str:
+    """
+    What xargs replaces: `-I` takes the next word where nothing is attached to it.
+    """
     word = argv[at]
-    if word == "-I":
+    if word.startswith("--"):
+        return word.partition("=")[2] or "{}"
+    attached = word[found.end() :]
+    if found[0].endswith("I") and not attached:
         return argv[at + 1] if at + 1 < len(argv) else "{}"
-    return (word.partition("=")[2] if word.startswith("--") else word[2:]) or "{}"
+    return attached or "{}"
+
+
+def _delimiter(word: str) -> str | None:
+    """
+    What stands between the items that xargs reads, where an option says that it is not
+    any blank.
+    """
+    if _NULL.match(word):
+        return "\0"
+    return "\n" if _DELIMITS.match(word) else None
 
 
 def _long(part: SimpleCommand, found: Options, wrapper: Wrapper) -> bool:

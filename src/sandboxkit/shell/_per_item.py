@@ -75,10 +75,11 @@ def _ends(argv: tuple[str, ...], at: int, ends: tuple[str, ...]) -> bool:
     return argv[at] in ends and (argv[at] != "+" or argv[at - 1] == "{}")
 
 
-def with_input(inner: Inner, stdin: Stdin | None, replaces: str | None) -> Inner:
+def with_input(inner: Inner, stdin: Stdin | None, found: Options) -> Inner:
     """
     What xargs starts: words of its input follow those given, or stand in their place.
     """
+    replaces = found.replaces
     if replaces:
         unknown = dict(inner.unknown)
         for index, word in enumerate(inner.argv):
@@ -87,7 +88,7 @@ def with_input(inner: Inner, stdin: Stdin | None, replaces: str | None) -> Inner
         guess = stdin.text.strip() if stdin else UNKNOWN
         argv = tuple(word.replace(replaces, guess) for word in inner.argv)
         return replace(inner, argv=argv, unknown=tuple(sorted(unknown.items())))
-    more = tuple(stdin.text.split()[:50] if stdin else ()) or (UNKNOWN,)
+    more = tuple(stdin.text.strip().split(found.delimiter)[:50] if stdin else ()) or (UNKNOWN,)
     start = len(inner.argv)
     doubts = tuple((start + index, Unknown(Doubt.WORDS, is_output=True)) for index in range(len(more)))
     return replace(inner, argv=inner.argv + more, unknown=inner.unknown + doubts)
@@ -95,12 +96,17 @@ def with_input(inner: Inner, stdin: Stdin | None, replaces: str | None) -> Inner
 
 def for_each_line(part: SimpleCommand, found: Options, stdin: Stdin | None) -> Iterator[Inner]:
     """
-    What `parallel` makes of the lines of its input.
+    What `parallel` makes of the lines of its input, or of the words behind `:::`.
     """
     words = part.argv[found.at :]
-    if stdin is None or any(word.startswith(":::") for word in words):
-        return
+    sources = [at for at, word in enumerate(words) if word.startswith(":::")]
+    if sources:
+        # Without a command each of them is one.
+        lines = [] if sources[0] else [word for word in words if not word.startswith(":::")]
+        words = ()
+    else:
+        lines = stdin.text.splitlines() if stdin is not None else []
     command = " ".join(words)
-    for line in stdin.text.splitlines()[:MAX_STRINGS]:
+    for line in lines[:MAX_STRINGS]:
         text = command.replace("{}", line) if "{}" in command else f"{command} {line}"
         yield Inner(text=text, start=found.at, setting=Setting.SUSPECT)

@@ -23,7 +23,7 @@ from sandboxkit.shell._carried import (
 )
 from sandboxkit.shell._options import Options, read_options
 from sandboxkit.shell._per_item import for_each_line, with_input
-from sandboxkit.shell._run_options import ssh_commands
+from sandboxkit.shell._run_options import words_that_run
 from sandboxkit.shell._wrappers import STDIN_SHELLS, WRAPPERS, Wrapper
 
 __all__ = ["behind_prefix"]
@@ -41,7 +41,7 @@ def behind_prefix(part: SimpleCommand, name: str, wrapper: Wrapper, stdin: Stdin
         stdin: What it reads as standard input, as far as the text says it.
     """
     inner = _behind_options(part, name, wrapper, stdin)
-    texts = ssh_commands(part.argv) if name == "ssh" else []
+    texts = words_that_run(name, part.argv[1:])
     if not texts:
         return inner
     # These run on this host.
@@ -60,6 +60,8 @@ def _behind_options(part: SimpleCommand, name: str, wrapper: Wrapper, stdin: Std
     if found.texts:
         inner = [each for index, text in found.texts for each in option_text(part, index, text, wrapper.setting)]
         return Carried(inner, found.at)
+    if name in _TEXT_ONLY and "--" in part.argv[1:-1]:
+        return _behind_dashes(part, name, wrapper)
     if name in _TEXT_ONLY or found.at >= len(part.argv):
         return _default(part, name, found, wrapper, stdin)
     if wrapper.joins and not (name == "watch" and _executes(part.argv[1 : found.at])):
@@ -67,8 +69,23 @@ def _behind_options(part: SimpleCommand, name: str, wrapper: Wrapper, stdin: Std
         return Carried([*inner, *for_each_line(part, found, stdin)] if name == "parallel" else inner, found.at)
     inner_part = tail(part, found.at, assignments=tuple(found.assignments), setting=wrapper.setting, cwd=found.cwd)
     if name == "xargs":
-        inner_part = with_input(inner_part, stdin, found.replaces)
+        inner_part = with_input(inner_part, stdin, found)
     return Carried([inner_part], found.at)
+
+
+def _behind_dashes(part: SimpleCommand, name: str, wrapper: Wrapper) -> Carried:
+    """
+    `su USER -- ARGUMENTS` hands them to the user's shell, `script FILE -- COMMAND` starts
+    it. The user may stand behind the dashes as well.
+
+    Source: su(1), script(1), util-linux 2.38 and 2.41.
+    """
+    at = part.argv.index("--") + 1
+    if name == "script":
+        return Carried([tail(part, at, setting=wrapper.setting)], at)
+    at += not part.argv[at].startswith("-")
+    inner = tail(part, at - 1, setting=wrapper.setting | Setting.FOREIGN)
+    return Carried([replace(inner, argv=("bash", *inner.argv[1:]))] if at < len(part.argv) else [], at)
 
 
 def _executes(options: tuple[str, ...]) -> bool:

@@ -5,33 +5,19 @@ terminals, containers.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import pairwise
 
 from sandboxkit.model import Setting, SimpleCommand
-from sandboxkit.shell._carried import Carried, Stdin, guesses, name_of, tail
+from sandboxkit.shell._carried import VERSION, Carried, Stdin, guesses, name_of, tail
+from sandboxkit.shell._run_options import values_of
+from sandboxkit.shell._run_tables import CODE_OPTIONS, TEXT_OPTIONS, TEXT_RUNNERS, VERB_RUNNERS, VERBS
 
-__all__ = ["RUNNERS", "after_dashes", "container", "network_namespace", "runner"]
+__all__ = ["after_dashes", "container", "network_namespace", "runner"]
 
-_MAX_RUNNER = 12
-_RUNNER_VERBS = frozenset(("run", "exec", "x", "dlx", "develop", "stat", "record", "shell", "--"))
-_VERB_RUNNERS = frozenset(
-    """
-    poetry uv pipenv hatch pdm rye npm yarn pnpm bun bundle conda mamba micromamba pixi mise asdf rbenv pyenv nodenv direnv aws-vault
-    op doppler nix nvm perf
-    """.split()
-)
-_TEXT_RUNNERS = frozenset(("tmux", "screen", "hyperfine", "sem"))
-_TEXT_OPTIONS = frozenset(("-c", "--call", "--run", "--command", "-ex", "--eval-command", "--eval"))
-RUNNERS = frozenset(
-    """
-    poetry uv pipenv hatch pdm rye npx npm yarn pnpm pnpx bun bunx bundle conda mamba micromamba pixi mise asdf rbenv pyenv nodenv
-    direnv aws-vault op doppler dotenv hyperfine perf valgrind rlwrap torsocks torify proxychains proxychains4 dbus-launch xvfb-run
-    sem nocache chpst start-stop-daemon daemonize daemon cpulimit prlimit choom firejail bwrap gdb lldb tmux screen nix nix-shell
-    nix-env nvm expect rr ld.so ld-linux.so ld-linux-x86-64.so ld-linux-aarch64.so numactl chronic ts tsp pueue runcon sandbox-exec
-    sshpass vim nvim vi ex
-    """.split()
-)
+_LONG = re.compile(r"^--[\w-]+=")
+_MAX_RUNNER = 32
 
 
 def runner(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
@@ -40,18 +26,28 @@ def runner(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     the command, and every word that may be text for a shell, is looked at.
     """
     argv, name = part.argv, name_of(part.argv[0])
-    verb = next((at for at, word in enumerate(argv) if word in _RUNNER_VERBS), 0)
-    if name in _VERB_RUNNERS and not verb:
+    verb = next((at for at, word in enumerate(argv) if at and word in VERBS), 0)
+    if name in VERB_RUNNERS and not verb:
         return None
-    start = verb + 1 if name in _VERB_RUNNERS else 1
+    start = verb + 1 if name in VERB_RUNNERS else 1
     tails = [tail(part, at, setting=Setting.SUSPECT) for at in range(start, min(len(argv) - 1, _MAX_RUNNER))]
-    takes_text = name in _TEXT_RUNNERS
-    words = [
-        word.removeprefix("!").removeprefix("shell ").removeprefix("spawn ")
-        for before, word in pairwise(argv[:_MAX_RUNNER])
-        if " " in word and (takes_text or before in _TEXT_OPTIONS)
-    ]
-    return Carried([*guesses(words), *(tail for tail in tails if not tail.argv[0].startswith("-"))], None)
+    words = values_of(argv, TEXT_OPTIONS)
+    if words:
+        words = values_of(argv[: _interpreter(argv)], TEXT_OPTIONS)
+    if verb and any(" " in word for word in argv):
+        words += [word for before, word in pairwise(argv[verb : _interpreter(argv)]) if before in VERBS]
+    if name in TEXT_RUNNERS:
+        words += [_LONG.sub("", word) for word in argv[1:_MAX_RUNNER]]
+    texts = [word.removeprefix("!").removeprefix("shell ").removeprefix("spawn ") for word in words if " " in word]
+    return Carried([*guesses(texts), *(tail for tail in tails if not tail.argv[0].startswith("-"))], None)
+
+
+def _interpreter(argv: tuple[str, ...]) -> int:
+    """
+    The index of the first word that is an interpreter: options behind it are its own.
+    """
+    names = ((at, VERSION.sub("", name_of(word))) for at, word in enumerate(argv) if at)
+    return next((at for at, name in names if name in CODE_OPTIONS), len(argv))
 
 
 def container(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
@@ -60,10 +56,10 @@ def container(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     told from their values, so every tail that may be the command is looked at.
     """
     argv = part.argv
-    verb = next((at for at, word in enumerate(argv) if word in ("run", "exec", "create")), None)
+    verb = next((at for at, word in enumerate(argv) if word in ("run", "exec", "create", "debug", "unshare")), None)
     if verb is None:
         return None
-    start = argv.index("--", verb) + 1 if "--" in argv[verb:] else verb + 2
+    start = argv.index("--", verb) + 1 if "--" in argv[verb:] else verb + 1 + (argv[verb] != "unshare")
     tails = [
         tail(part, at, setting=Setting.SUSPECT | Setting.REMOTE) for at in range(start, min(len(argv), start + 16))
     ]

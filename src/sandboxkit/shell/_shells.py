@@ -9,9 +9,11 @@ import re
 from sandboxkit.model import PIPES, UNKNOWN, Setting, SimpleCommand
 from sandboxkit.shell._carried import (
     ANYTHING,
+    MAX_STRINGS,
     Carried,
     Inner,
     Stdin,
+    guesses,
     is_unknown,
     name_of,
     printed_at,
@@ -19,9 +21,10 @@ from sandboxkit.shell._carried import (
     text_of,
 )
 
-__all__ = ["evaluated", "shell", "source", "stdin_text"]
+__all__ = ["evaluated", "schedule", "shell", "source", "stdin_text"]
 
 _BARE = re.compile(r"[\w./+-]+")
+_TIMES = re.compile(r"^\s*(?:@\w+|(?:\S+\s+){5})\s*")
 _DESCRIPTORS = (PIPES, "/proc/self/fd/")
 
 
@@ -104,3 +107,13 @@ def stdin_text(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     What `at` and `batch` read to run it later.
     """
     return Carried(read_input(stdin, Setting.FOREIGN), None) if stdin else None
+
+
+def schedule(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
+    """
+    The commands of a table that `crontab` reads. Source: crontab(5).
+    """
+    if stdin is None:
+        return None
+    lines = [_TIMES.sub("", line) for line in stdin.text.splitlines()]
+    return Carried(guesses(lines[:MAX_STRINGS]))
