@@ -11,6 +11,8 @@ from sandboxkit.shell._carried import ANYTHING, Carried, Inner, Stdin, guesses, 
 
 __all__ = ["alias", "callback", "complete", "subscripts", "trap"]
 
+_CALLBACK = re.compile(r"-t?C")
+
 
 def trap(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     """
@@ -42,7 +44,7 @@ def callback(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     """
     `mapfile -C TEXT`.
     """
-    places = [index + 1 for index, word in enumerate(part.argv[:-1]) if word == "-C"]
+    places = [index + 1 for index, word in enumerate(part.argv[:-1]) if _CALLBACK.fullmatch(word)]
     inner = [each for at in places for each in text_of(part, range(at, at + 1))]
     inner += [Inner(text=word[2:]) for word in part.argv if word.startswith("-C") and len(word) > 2]
     return Carried(inner) if inner else None

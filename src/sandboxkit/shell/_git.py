@@ -15,9 +15,9 @@ from sandboxkit.shell._run_options import values_of
 
 __all__ = ["git"]
 
-_CONFIG_NAME = re.compile(r"[a-z]+\.[\w.-]+")
+_CONFIG_NAME = re.compile(r"[A-Za-z]+\.\S+")
 _RUNS = re.compile(
-    r"(?:pager|editor|command|fsmonitor|external|program|helper|cmd|driver|textconv|clean|smudge|process|askpass|gitproxy)$",
+    r"(?:pager|editor|command|fsmonitor|external|program|helper|cmd|driver|textconv|clean|smudge|process|askpass|gitproxy|smtpserver|hook)$|^pager\.",
     re.IGNORECASE,
 )
 """

@@ -40,7 +40,9 @@ _PRINTING = re.compile(r"(?:print\w*|log|puts|echo|write\w*|info|warn\w*|error|a
 Code without what starts programs may still do so by a name of its own, but not by one of these.
 """
 _QUOTED = re.compile(r"(?:\bqx|%x)\s*(?:\(([^()\n]*)\)|\{([^{}\n]*)\}|\[([^\[\]\n]*)\]|([/|!~])([^\n]*?)\4)")
-_SHELL = re.compile(r"[\"'](?:/(?:usr/)?bin/)?(?:ba|da|z|k)?sh[\"' ]")
+_SHELL = re.compile(
+    r"(?:\||(?:system|exec\w*|popen|spawn\w*|run|call)\s*\(?)\s*[\[(]?[\"'](?:/(?:usr/)?bin/)?(?:ba|da|z|k)?sh[\"' ]"
+)
 _AWK_FILE = re.compile(r"-[fE]|--(?:fi|ex)")
 _AWK_VALUED = frozenset(("-F", "-v", "-i", "-l", "-W", "--assign", "--field-separator", "--include"))
 _MAX_TAILS = 4
@@ -57,6 +59,8 @@ def code(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     codes = values_of(part.argv, options)
     if "" in options:
         codes += [word for word in _operands(part.argv) if not word.startswith(PIPES)][:1]
+    if "timeit" in part.argv:
+        codes += part.argv[part.argv.index("timeit") + 1 :]
     if not codes:
         # What a process substitution prints is the program, where a file would be.
         codes = printed_files(part)

@@ -49,6 +49,13 @@ CODE_OPTIONS: dict[str, tuple[str, ...]] = {
     "octave": ("--eval",),
     "gnuplot": ("-e",),
     "expect": ("-c",),
+    **dict.fromkeys(("ts-node", "tsx"), ("-e", "--eval", "-p", "--print")),
+    **dict.fromkeys(("irb", "pry", "rake"), ("-e", "--exec", "--execute")),
+    "rails": ("runner", "r"),
+    "bpftrace": ("-e",),
+    **dict.fromkeys(("mongo", "mongosh"), ("--eval",)),
+    "redis-cli": ("eval", "EVAL"),
+    **dict.fromkeys(("django-admin", "flask"), ("-c", "--command")),
     **dict.fromkeys(("emacs", "emacsclient"), ("-eval", "--eval", "-execute", "--execute", "-e")),
     **dict.fromkeys(("gdb", "lldb"), ("-ex", "--ex", "-iex", "--eval-command", "--init-eval-command", "-o", "-O")),
     **dict.fromkeys(_VIMS, ("-c", "--cmd")),
@@ -93,6 +100,10 @@ RUN_OPTIONS: dict[str, tuple[str, ...]] = {
     "vagrant": ("-c", "--command"),
     "gcloud": ("--command",),
     "nodemon": ("-x", "--exec"),
+    "go": ("-exec", "-toolexec", "-vettool"),
+    "fzf": ("--preview",),
+    "bpftrace": ("-c",),
+    **dict.fromkeys(("inotify-hookable", "when-changed"), ("-c", "--on-modify-command")),
     "fish": ("-c", "--command", "-C", "--init-command"),
     **dict.fromkeys(("nu", "elvish", "xonsh"), ("-c", "--commands", "-e", "--execute")),
 }
@@ -110,8 +121,11 @@ _SSH = re.compile(
 _BANG = re.compile(r"^!([^\n]+)", re.MULTILINE)
 
 RUN_WORDS: dict[str, re.Pattern[str]] = {
-    "sqlite3": re.compile(
-        r"\.(?:sh|she|shel|shell|sys|syst|syste|system)[ \t]+([^\n]+)|\.(?:once|output|excel|import)\b[^|\n]*\|([^\n'\"]+)"
+    **dict.fromkeys(
+        ("sqlite3", "duckdb"),
+        re.compile(
+            r"\.(?:sh|she|shel|shell|sys|syst|syste|system)[ \t]+([^\n]+)|\.(?:once|output|excel|import)\b[^|\n]*\|([^\n'\"]+)"
+        ),
     ),
     "psql": re.compile(
         r"\\!([^\n]+)|\b(?:from|to)\s+program\s+'((?:[^']|'')+)'|\\(?:o|g|w|copy)\b[^|\n]*\|([^\n]+)", re.IGNORECASE
@@ -121,6 +135,9 @@ RUN_WORDS: dict[str, re.Pattern[str]] = {
         ("make", "gmake", "bmake"), re.compile(r"\$\(shell ([^)\n]+)|^[A-Za-z_]\w*[:?+!]*=(?=(.+))", re.DOTALL)
     ),
     **dict.fromkeys(("ssh", "scp", "sftp"), _SSH),
+    "ssh-copy-id": _SSH,
+    "fzf": re.compile(r"(?:execute(?:-silent)?|become|reload|transform|preview)[(:](.+?)\)*$"),
+    "cargo": re.compile(r"=\s*[\"']([^\"']+)"),
     "sshfs": re.compile(r"(?:ssh_command|sftp_server|ProxyCommand)=([^,]+)"),
     "strace": re.compile(r"^(?:-[A-Za-z]*o|--output=)?[|!](.+)", re.DOTALL),
     **dict.fromkeys(
@@ -154,7 +171,7 @@ vim(1), ":help :!"; tclsh(1), exec(n); psql(1), "Meta-Commands".
 """
 
 VERBS = frozenset(
-    "run exec x dlx develop stat record trace shell start enter explore environment unshare attach new -- -e -x".split()
+    "run exec x dlx develop stat record trace shell start enter explore environment unshare attach new devenv ssh rsh -- -e -x -E".split()
 )
 """
 Words of a runner behind which the command stands.
@@ -163,7 +180,8 @@ Words of a runner behind which the command stands.
 VERB_RUNNERS = frozenset(
     """
     poetry uv pipenv hatch pdm rye npm yarn pnpm bun bundle conda mamba micromamba pixi mise asdf rbenv pyenv nodenv direnv aws-vault
-    op doppler nix nvm perf guix multipass machinectl flatpak alacritty konsole
+    op doppler nix nvm perf guix multipass machinectl flatpak alacritty konsole cmake meson tox buildah singularity apptainer
+    incus limactl colima adb heroku ctr
     """.split()
 )
 """
@@ -171,7 +189,7 @@ Runners that start something only with such a word.
 """
 
 TEXT_RUNNERS = frozenset(
-    "tmux screen byobu hyperfine sem watchexec salt pssh pdsh clush xterm autossh mosh zellij".split()
+    "tmux screen byobu hyperfine sem watchexec salt pssh pdsh clush xterm autossh mosh zellij adb heroku fly flyctl".split()
 )
 """
 Runners of which any word may be text for a shell.
@@ -191,7 +209,9 @@ RUNNERS = (
     start-stop-daemon daemonize daemon cpulimit prlimit choom firejail bwrap gdb lldb nix-shell nix-env expect rr ld.so ld-linux.so
     ld-linux-x86-64.so ld-linux-aarch64.so numactl chronic ts tsp pueue runcon sandbox-exec sshpass retry chamber envdir setuidgid
     softlimit s6-setuidgid faketime fakechroot eatmydata libtool gnome-terminal wezterm dtach abduco distrobox toolbox
-    flatpak-spawn lxc-attach kitty
+    flatpak-spawn lxc-attach lxc-execute kitty run0 sudo-rs please schroot arch-chroot systemd-inhibit systemd-cat systemd-nspawn
+    rootlesskit cgexec s6-envdir with-contenv execlineb catatonit aa-exec pasta uftrace heaptrack multitime ssh-agent gpg-agent
+    wsl just reflex launchctl
     """.split()
     )
 )

@@ -30,7 +30,8 @@ def runner(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
     if name in VERB_RUNNERS and not verb:
         return None
     start = verb + 1 if name in VERB_RUNNERS else 1
-    tails = [tail(part, at, setting=Setting.SUSPECT) for at in range(start, min(len(argv) - 1, _MAX_RUNNER))]
+    last = len(argv) - (stdin is None)  # one word alone does little, but may read what it is given
+    tails = [tail(part, at, setting=Setting.SUSPECT) for at in range(start, min(last, _MAX_RUNNER))]
     words = values_of(argv, TEXT_OPTIONS)
     if words:
         words = values_of(argv[: _interpreter(argv)], TEXT_OPTIONS)

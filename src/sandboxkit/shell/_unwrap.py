@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["carried", "starts_others"]
 
 _CONTAINERS = ("docker", "podman", "nerdctl", "kubectl", "oc", "docker-compose", "lxc", "crictl")
-_COMMANDS = re.compile(r"(?:PAGER|EDITOR|VISUAL|COMMAND|BROWSER|RSH|EXTERNAL_DIFF|ASKPASS)$|^LESS(?:OPEN|CLOSE)$")
+_COMMANDS = re.compile(
+    r"(?:PAGER|EDITOR|VISUAL|COMMAND|WRAPPER|BROWSER|RSH|EXTERNAL_DIFF|ASKPASS)$|^LESS(?:OPEN|CLOSE)$"
+)
 """
 How the names of variables end whose value is run. Sources: git(1), man(1), less(1),
 rsync(1), environ(7).
@@ -128,7 +130,7 @@ _READERS = _readers(
     (("fd", "fdfind"), fd),
     (("alias",), alias),
     (("capsh",), after_dashes),
-    (("complete",), complete),
+    (("complete", "compgen"), complete),
     (("eval",), evaluated),
     (("find",), find),
     (("git",), git),
