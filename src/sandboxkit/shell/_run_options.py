@@ -21,6 +21,7 @@ __all__ = ["options_that_run", "values_of", "words_that_run"]
 
 _TARS = frozenset(("tar", "bsdtar"))
 _MAX_CLUSTER = 8
+_MAX_VALUES = 100
 _TAKE_VALUES = frozenset("mMWX")
 """
 Letters of short options behind which a value stands in many of these programs.
@@ -61,6 +62,8 @@ def values_of(argv: tuple[str, ...], options: tuple[str, ...]) -> list[str]:
     """
     texts: list[str] = []
     for at, word in enumerate(argv):
+        if len(texts) > _MAX_VALUES:
+            break
         if word in options:
             texts += argv[at + 1 : at + 2]
         elif word[:1] != "-" or len(word) < 3:

@@ -124,48 +124,50 @@ RUN_WORDS: dict[str, re.Pattern[str]] = {
     **dict.fromkeys(
         ("sqlite3", "duckdb"),
         re.compile(
-            r"\.(?:sh|she|shel|shell|sys|syst|syste|system)[ \t]+([^\n]+)|\.(?:once|output|excel|import)\b[^|\n]*\|([^\n'\"]+)"
+            r"\.(?:sh|she|shel|shell|sys|syst|syste|system)[ \t]+([^\n]+)|\.(?:once|output|excel|import)\b[^|\n]{0,200}\|([^\n'\"]+)"
         ),
     ),
     "psql": re.compile(
-        r"\\!([^\n]+)|\b(?:from|to)\s+program\s+'((?:[^']|'')+)'|\\(?:o|g|w|copy)\b[^|\n]*\|([^\n]+)", re.IGNORECASE
+        r"\\!([^\n]+)|\b(?:from|to)\s+program\s+'((?:[^']|'')+)'|\\(?:o|g|w|copy)\b[^|\n]{0,200}\|([^\n]+)",
+        re.IGNORECASE,
     ),
-    **dict.fromkeys(("mysql", "mariadb"), re.compile(r"(?:\\!|(?:^|[;\n])\s*(?:system|pager)\s)([^\n]+)")),
+    **dict.fromkeys(("mysql", "mariadb"), re.compile(r"(?:\\!|(?:^|[;\n])[ \t]*(?:system|pager)\s)([^\n]+)")),
     **dict.fromkeys(
         ("make", "gmake", "bmake"), re.compile(r"\$\(shell ([^)\n]+)|^[A-Za-z_]\w*[:?+!]*=(?=(.+))", re.DOTALL)
     ),
     **dict.fromkeys(("ssh", "scp", "sftp"), _SSH),
     "ssh-copy-id": _SSH,
-    "fzf": re.compile(r"(?:execute(?:-silent)?|become|reload|transform|preview)[(:](.+?)\)*$"),
+    "fzf": re.compile(r"(?:execute(?:-silent)?|become|reload|transform|preview)(?:\(([^()\n]*)|:([^\n]+))"),
     "cargo": re.compile(r"=\s*[\"']([^\"']+)"),
     "sshfs": re.compile(r"(?:ssh_command|sftp_server|ProxyCommand)=([^,]+)"),
     "strace": re.compile(r"^(?:-[A-Za-z]*o|--output=)?[|!](.+)", re.DOTALL),
     **dict.fromkeys(
         ("sed", "gsed"),
         re.compile(
-            r"(?:^|[;{}\n\d$/!|,])[ \t]*e[ \t]+([^\n]+)|s(\W)(?:(?!\2)[^\n])*\2((?:(?!\2)[^\n])*)\2[gpiImM0-9]*e"
+            r"(?:^|[;{}\n\d$/!|,])[ \t]*e[ \t]+([^\n]+)|s(\W)(?:(?!\2)[^\n]){0,200}\2((?:(?!\2)[^\n]){0,200})\2[gpiImM0-9]*e"
         ),
     ),
     **dict.fromkeys(("less", "more", "most"), re.compile(r"^\+{1,2}(?:!|\|.)(.+)", re.DOTALL)),
     **dict.fromkeys(
         _VIMS,
         re.compile(
-            r"(?:^|[+:|\n%$.\d]|\bsilent!?|\bexecute?|\bterm(?:inal)?)\s*!\s*([^\n]+)|\bterm(?:inal)?\s+([^\n]+)"
+            r"(?:^|[+:|\n%$.\d]|\bsilent!?|\bexecute?|\bterm(?:inal)?)[ \t]*![ \t]*([^\n]+)|\bterm(?:inal)?\s+([^\n]+)"
         ),
     ),
     **dict.fromkeys(("ed", "red", "dc", "ftp", "lftp", "tftp", "telnet"), _BANG),
     **dict.fromkeys(("mail", "mailx", "mutt"), re.compile(r"^~(?:!|\|)([^\n]+)", re.MULTILINE)),
     "m4": re.compile(r"\be?syscmd\(`?([^)'\n]+)"),
-    "gnuplot": re.compile(r"(?:^|[;\n])\s*!([^\n]+)"),
+    "gnuplot": re.compile(r"(?:^|[;\n])[ \t]*!([^\n]+)"),
     **dict.fromkeys(("tclsh", "expect", "wish"), re.compile(r"\b(?:exec|spawn|system)\s+([^\n;\]]+)")),
     **dict.fromkeys(
         ("gdb", "lldb"),
-        re.compile(r"(?:^|[=\n])\s*(?:(?:platform\s+)?shell|!|pipe[^|\n]*\||make)\s*([^\n]+)"),
+        re.compile(r"(?:^|[=\n])[ \t]*(?:(?:platform\s+)?shell|!|pipe[^|\n]{0,200}\||make)[ \t]*([^\n]+)"),
     ),
-    "ipython": re.compile(r"(?:^|\n)\s*[!%]{1,2}(?:sx|system)?\s*([^\n]+)"),
+    "ipython": re.compile(r"(?:^|\n)[ \t]*[!%]{1,2}(?:sx|system)?[ \t]*([^\n]+)"),
 }
 """
-How text for a shell stands within words of other programs, or in the input they read.
+How text for a shell stands within words of other programs, or in the input they read. What
+may be repeated is bounded, so that no word takes longer than it is long.
 Sources: the manual pages of the programs; sed(1), "Commands"; less(1), "COMMANDS";
 vim(1), ":help :!"; tclsh(1), exec(n); psql(1), "Meta-Commands".
 """

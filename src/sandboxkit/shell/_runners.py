@@ -17,7 +17,7 @@ from sandboxkit.shell._run_tables import CODE_OPTIONS, TEXT_OPTIONS, TEXT_RUNNER
 __all__ = ["after_dashes", "container", "network_namespace", "runner"]
 
 _LONG = re.compile(r"^--[\w-]+=")
-_MAX_RUNNER = 32
+_MAX_RUNNER = 24
 
 
 def runner(part: SimpleCommand, stdin: Stdin | None) -> Carried | None:
