@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sandboxkit.model import UNKNOWN, Assignment, Setting, SimpleCommand
+from sandboxkit.shell._carried import Stdin
 from sandboxkit.shell._escape import printed
 from sandboxkit.shell._stdin import prints_number, stdin_of
 from sandboxkit.shell._tables import DECLARES
 from sandboxkit.shell._unsure import UnsureError
-from sandboxkit.shell._unwrap import Stdin
 from sandboxkit.shell._variables import OUTPUT, SPLIT
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from sandboxkit.shell._unsure import TooMuchError
 from sandboxkit.shell._variables import Variables
 
 if TYPE_CHECKING:
-    from sandboxkit.shell._unwrap import Stdin
+    from sandboxkit.shell._carried import Stdin
 
 __all__ = ["MAX_COMMANDS", "TOP", "Found", "Place", "Span"]
 
