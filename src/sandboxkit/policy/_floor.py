@@ -31,6 +31,7 @@ __all__ = ["Floor", "FloorRow", "FloorRule", "FloorTable", "Programs"]
 
 
 _NOWHERE = EvaluationContext()
+_QUOTED = re.compile(r"[\"'`]([^\"'`\s]+)[\"'`]")
 _GLOB = re.compile(r"[*?\[]")
 _TAKE_IDENTITY = frozenset(("scp", "sftp", "ssh-copy-id", "ansible", "ansible-playbook"))
 _WRITING = frozenset(
@@ -326,9 +327,11 @@ class Floor:
 
     def tells(self, part: SimpleCommand) -> bool:
         """
-        Whether *part* names a file that often holds secrets.
+        Whether *part* names a file that often holds secrets, among its words or in code.
         """
-        named = [word for word in part.argv[1:] if _is_path(word)]
+        named = [word for word in path_candidates(part.argv[1:]) if _is_path(word)]
+        if self.languages.row(part.program):
+            named += (name for word in part.argv[1:] for name in _QUOTED.findall(word))
         named += (redirect.target for redirect in part.redirects if not redirect.is_text)
         places = self.places["secrets"], self.places["credentials"]
         return any(place.holds(path, _NOWHERE) for path in named for place in places)

@@ -41,6 +41,14 @@ _READ_NOTHING = frozenset(
 What they print depends on no input of theirs.
 """
 _READ_VARIABLES = frozenset(("read", "mapfile", "readarray"))
+_HEADER = re.compile(
+    r"-[a-zA-Z]*[Hub]|--(?:header|user|cookie|oauth2-bearer|auth\w*|http-user|http-password)=?.*", re.DOTALL
+)
+"""
+Options of those that send whose value says who asks.
+"""
+_PACKED = re.compile(r"\.(?:gz|bz2|xz|zst|zip|lz4|gpg|enc|b64)$")
+_VARIABLE = re.compile(r"\$\{?[#!]?([A-Za-z_]\w*)")
 _VERSION = re.compile(r"[-.0-9]+$")
 
 
@@ -83,6 +91,7 @@ class _Flows:
         self._floor = floor
         self._parts = command.parts
         self._functions = command.functions
+        self._source = command.source
         self._names = [_name(part) for part in command.parts]
         self._has_hidden = not floor.hiding.isdisjoint(self._names)
         self._started: dict[int, list[int]] = {}
@@ -94,7 +103,7 @@ class _Flows:
                 self._started.setdefault(part.outer, []).append(index)
             if part.inside is not None:
                 self._inside.setdefault(part.inside, []).append(index)
-            if self._has_hidden and (part.redirects or self._names[index] in writers):
+            if part.redirects or self._names[index] in writers:
                 self._note_written(index, part)
 
     def findings(self) -> Iterator[tuple[FloorRow, int]]:
@@ -136,6 +145,8 @@ class _Flows:
                 unknown.is_output and "." in self._parts[index].argv[place].rpartition(UNKNOWN)[2]
                 for place, unknown in self._parts[index].unknown
             )
+        if row.sources == "tellers":
+            return any(self._belongs(source, "tellers") for source in self._with_stored([*self._sent(index)]))
         return any(self._belongs(source, row.sources) for source in self._received(index))
 
     def _belongs(self, index: int, group: str) -> bool:
@@ -153,6 +164,43 @@ class _Flows:
                 word.startswith("-") and "i" in word and not word.startswith("--") for word in part.argv[1:]
             )
         return name in getattr(programs, group)
+
+    # What is sent
+
+    def _sent(self, index: int) -> Iterator[int]:
+        """
+        What the part sends: what it receives, what is in the variables among its words,
+        and in the files that they name. A header is none of that: a token that logs in is
+        mostly read from where the other secrets are.
+        """
+        yield from self._received(index)
+        part = self._parts[index]
+        for place, unknown in part.unknown:
+            if not (_is_output(unknown) or _HEADER.match(part.argv[place]) or _HEADER.fullmatch(part.argv[place - 1])):
+                yield from self._of_variables(index)
+                break
+        for word in part.argv[1:]:
+            name = word.rpartition("@")[2].removeprefix("-T")
+            yield from self._stored(name, index)
+            yield from self._stored(_PACKED.sub("", name), index)
+
+    def _of_variables(self, index: int) -> Iterator[int]:
+        """
+        What the variables that the part's text names were set to, also by way of others.
+        """
+        source, waiting, seen = self._source or "", [index], set[int]()
+        while waiting:
+            user = waiting.pop()
+            start, end = self._parts[user].span or (0, 0)
+            named = set(_VARIABLE.findall(source, start, end))
+            for before in range(user):
+                setters = self._parts[before].assignments
+                if before not in seen and any(not each.is_known and each.name in named for each in setters):
+                    seen.add(before)
+                    waiting.append(before)
+                    yield from self._inside_of(before)
+                    if self._names[before] in _READ_VARIABLES:
+                        yield from self._received(before)
 
     # Structure
 

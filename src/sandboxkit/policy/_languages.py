@@ -87,14 +87,17 @@ class Languages:
         """
         return [program for program, row in self.rows.items() if row.operand or row.stdin]
 
+    def row(self, name: str) -> LanguageRow | None:
+        """
+        The row of the program *name*, which may end in a version.
+        """
+        return self.rows.get(name) or (None if name.isalpha() else self.rows.get(_VERSION.sub("", name)))
+
     def handed(self, name: str, argv: tuple[str, ...]) -> list[Handed]:
         """
-        The code that *argv*, a call of the program *name*, has executed. The name may end
-        in a version.
+        The code that *argv*, a call of the program *name*, has executed.
         """
-        row = self.rows.get(name)
-        if row is None and not name.isalpha():
-            row = self.rows.get(_VERSION.sub("", name))
+        row = self.row(name)
         return _handed(row, argv) if row else []
 
 
