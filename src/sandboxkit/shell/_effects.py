@@ -33,6 +33,10 @@ Builtins that set variables to what they read, with the one they set where none 
 """
 _NAMES = re.compile(r"[A-Za-z_]\w*")
 _PRINTS = frozenset(("cat", "echo", "printf"))
+_DIGITS = 9
+"""
+As many of a number count; Python refuses to read one of thousands of digits.
+"""
 _MOVES = frozenset(("cd", "pushd", "popd"))
 _SAME_SHELL = frozenset(("command", "builtin", "eval", "time"))
 _APART = Setting.SUBSHELL | Setting.SUBSTITUTION | Setting.PIPELINE
@@ -95,7 +99,7 @@ def noted(part: SimpleCommand, found: Found, inherited: Stdin | None, cwd: str |
         output = printed(("printf", *argv[3:]))
         variables.set(argv[2], output.text if output else UNKNOWN)
     elif argv[0] == "shift":
-        variables.shift(int(argv[1]) if argv[1:] and argv[1].isdecimal() else 1)
+        variables.shift(int(argv[1][:_DIGITS]) if argv[1:] and argv[1].isdecimal() else 1)
     elif argv[0] in _READS:
         text = (stdin_of(part, found.parts, inherited) or Stdin(UNKNOWN)).text.strip()
         text = text if argv[0] == "read" else text.replace("\n", SPLIT)

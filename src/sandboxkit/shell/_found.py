@@ -79,8 +79,7 @@ class Found:
         self.parts[:] = before.parts
         self.functions, self.files = before.functions, before.files
         self.calls.clear()
-        # Readers hold on to the object.
-        self.variables.values, self.variables.references = before.variables.values, before.variables.references
+        self.variables.go_back(before.variables)
 
     def take(self, characters: int) -> None:
         """
