@@ -334,11 +334,13 @@ class AuditError(SandboxError, OSError):
     records does not hold together.
 
     Attributes:
-        sink: Which sink failed.
+        sink: Which sink failed, or which file.
         problem: What it said.
         remedy: What would help.
         result: What the command gave, where it had already run when its end could not
             be recorded; None where nothing ran.
+        role: What `sink` is: "audit sink" where records are written, otherwise the kind of
+            file that was read, for example "audit log" or "audit key".
     """
 
     def __init__(
@@ -348,12 +350,14 @@ class AuditError(SandboxError, OSError):
         *,
         remedy: str = "free the disk or name another sink, or set audit_required=False to run unrecorded",
         result: ExecResult | None = None,
+        role: str = "audit sink",
     ) -> None:
         self.sink = sink
         self.problem = problem
         self.remedy = remedy
         self.result = result
-        super().__init__(f"audit sink {sink}: {problem}; {remedy}")
+        self.role = role
+        super().__init__(f"{role} {sink}: {problem}; {remedy}")
 
 
 class GrantStoreError(SandboxError, OSError):

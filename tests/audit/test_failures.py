@@ -36,16 +36,18 @@ def test_an_unknown_errno_says_where_to_look() -> None:
 
 
 def test_a_missing_file_is_told_from_a_missing_directory(tmp_path: Path) -> None:
-    with pytest.raises(AuditError, match=r"the log cannot be read: No such file or directory; .* holds no 'a'$"):
+    with pytest.raises(
+        AuditError, match=r"^audit log /.*: it cannot be read: No such file or directory; .* holds no 'a'$"
+    ):
         verify(tmp_path / "a")
     with pytest.raises(AuditError, match=r"No such file or directory; check the name: .*/no is not there either$"):
         verify(tmp_path / "no" / "a")
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(AuditError, match="the key cannot be read: No such file"):
+    with pytest.raises(AuditError, match=r"^audit key /.*: it cannot be read: No such file"):
         AuditKey.from_file(tmp_path / "key")
-    with pytest.raises(AuditError, match="the file of anchors cannot be read: No such file"):
+    with pytest.raises(AuditError, match=r"^audit anchors /.*: it cannot be read: No such file"):
         list(read_anchors(tmp_path / "anchors"))
 
 

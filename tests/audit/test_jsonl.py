@@ -89,7 +89,7 @@ def test_an_empty_file_holds_no_record(tmp_path: Path) -> None:
 
 
 def test_verify_names_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(AuditError, match="nothing: the log cannot be read: No such file"):
+    with pytest.raises(AuditError, match="nothing: it cannot be read: No such file"):
         verify(tmp_path / "nothing")
 
 

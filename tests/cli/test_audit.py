@@ -142,7 +142,7 @@ def test_what_holds_no_record_is_no_log(cli: Cli, tmp_path: Path, content: bytes
         done = cli("audit", *words)
         assert (done.returncode, done.stdout) == (119, b"")
         last = done.stderr.decode().splitlines()[-1]
-        assert last.startswith(f"sandboxkit: audit sink {tmp_path}/log: ")
+        assert last.startswith(f"sandboxkit: audit log {tmp_path}/log: ")
         assert "so it is no log; rename it, or name another" in last or "name the file that JsonlAudit writes" in last
     done = cli("audit", "verify", "log")
     assert done.returncode == 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.cli.conftest import PROGRAM, Cli, record
@@ -15,6 +16,9 @@ import sandboxkit
 from sandboxkit import errors
 from sandboxkit.cli._exit import _TABLE, EPILOG, Exit, exit_of, reserved
 from sandboxkit.cli._output import printable, shortened, table
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 VERBS = ("run", "check", "explain", "audit", "policy", "doctor", "backends", "demo", "completion")
 FAMILIES = {"audit": ("verify", "tail", "grep", "schema"), "policy": ("lint", "test", "show", "replay", "schema")}
@@ -121,3 +125,72 @@ def test_tables_line_up() -> None:
     assert table(("a", "b"), [("1\n", "x"), ("22222", "")]) == "a      b\n1\\n    x\n22222"
     assert shortened("abcdef", 5) == "ab..."
     assert shortened("abcde", 5) == "abcde"
+
+
+# files that cannot be what they are given as
+
+
+FILES = ["missing", "directory", "binary", "long", "pipe", "circle"]
+
+
+def made(directory: Path, kind: str, name: str) -> None:
+    path = directory / name
+    match kind:
+        case "directory":
+            path.mkdir()
+        case "binary":
+            path.write_bytes(b"\xff\x00\xfe" * 10_000)
+        case "long":
+            with path.open("wb") as file:
+                file.truncate(3 << 30)
+        case "pipe":
+            os.mkfifo(path)
+        case "circle":
+            path.symlink_to(name)
+    if path.is_file():
+        path.chmod(0o600)
+
+
+@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize(
+    ("words", "name", "said"),
+    [
+        (("run", "--spec", "FILE", "--", "true"), "x.toml", "the sandbox spec in x.toml"),
+        (("run", "--spec", "FILE", "--", "true"), "x.json", "the sandbox spec in x.json"),
+        (("check", "--policy", "FILE", "--", "ls"), "x.toml", "the rules in x.toml"),
+        (("policy", "replay", "FILE"), "x.jsonl", "audit log {}/x.jsonl"),
+        (("audit", "tail", "FILE"), "x.jsonl", "audit log {}/x.jsonl"),
+        (("audit", "grep", "x", "FILE"), "x.jsonl", "audit log {}/x.jsonl"),
+        (("audit", "verify", "--key-file", "FILE", "log"), "x", "audit key x"),
+        (("audit", "verify", "--anchors", "FILE", "log"), "x", "audit anchors x"),
+    ],
+)
+def test_what_where_and_the_remedy_are_said(
+    cli: Cli, tmp_path: Path, kind: str, words: tuple[str, ...], name: str, said: str
+) -> None:
+    (tmp_path / "log").touch()
+    made(tmp_path, kind, name)
+    done = cli(*(name if word == "FILE" else word for word in words))
+    error = done.stderr.decode().splitlines()[-1]
+    assert done.returncode == 119
+    assert error.startswith(f"sandboxkit: {said.format(tmp_path)}")
+    assert "; " in error
+    assert "sink" not in error
+
+
+def test_an_unreadable_file_is_said(cli: Cli, tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root reads everything")
+    for words in (
+        ("run", "--spec", "x.toml", "--", "true"),
+        ("check", "--policy", "x.toml", "--", "ls"),
+        ("audit", "tail", "x.toml"),
+    ):
+        (tmp_path / "x.toml").touch()
+        opened = cli(*words)
+        assert "Permission denied" not in opened.stderr.decode()
+        (tmp_path / "x.toml").chmod(0)
+        done = cli(*words)
+        assert done.returncode == 119
+        assert "Permission denied; give this user (uid" in done.stderr.decode()
+        (tmp_path / "x.toml").unlink()

@@ -194,11 +194,12 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, name: str, content:
 
 
 def test_what_is_no_file_says_so(tmp_path: Path) -> None:
-    assert _problems(tmp_path / "missing.toml") == ("it cannot be read: No such file or directory",)
+    said = f"it cannot be read: No such file or directory; check the name: {tmp_path} holds no 'missing.toml'"
+    assert _problems(tmp_path / "missing.toml") == (said,)
     (tmp_path / "directory.toml").mkdir()
-    assert _problems(tmp_path / "directory.toml") == ("it is no regular file",)
+    assert _problems(tmp_path / "directory.toml") == ("it is a directory; give a file in it",)
     os.mkfifo(tmp_path / "pipe.json")
-    assert _problems(tmp_path / "pipe.json") == ("it is no regular file",)
+    assert _problems(tmp_path / "pipe.json") == ("it is no regular file; give one",)
 
 
 @pytest.mark.parametrize(

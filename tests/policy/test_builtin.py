@@ -4,11 +4,13 @@ The built-in table keeps to its own examples, and says what it should in general
 
 from __future__ import annotations
 
+from importlib.resources import files
+
 import pytest
 
 from sandboxkit.model import EvaluationContext, Level, PolicyAction
 from sandboxkit.policy import ExecPolicy, FloorRow, PolicyRule
-from sandboxkit.policy._builtin import expanded
+from sandboxkit.policy._bake import baked, expanded
 from sandboxkit.policy._examples import EXAMPLE_CONTEXT
 from sandboxkit.policy._problems import rule_problems, set_problems
 
@@ -45,6 +47,11 @@ def test_rule_decides_its_examples(rule: PolicyRule) -> None:
         evaluation = POLICY.evaluate(example, context=EXAMPLE_CONTEXT)
         own = next(match for match in evaluation.matches if match.rule_id == rule.id)
         assert own.decided or evaluation.action > rule.action, (example, evaluation.reason)
+
+
+def test_what_a_process_reads_is_what_the_tables_say() -> None:
+    text = files("sandboxkit.policy").joinpath("data", "builtin.json").read_text(encoding="utf-8")
+    assert text == baked(), "run: python -m sandboxkit.policy._bake > src/sandboxkit/policy/data/builtin.json"
 
 
 def test_no_rule_is_shadowed() -> None:

@@ -15,7 +15,7 @@ from tests.policy.json_schema import mistakes
 from sandboxkit.errors import PolicyError
 from sandboxkit.model import Level
 from sandboxkit.policy import ExecPolicy, PolicyRule, RuleConstraints, rules_schema
-from sandboxkit.policy._builtin import CATEGORIES
+from sandboxkit.policy._bake import CATEGORIES
 from sandboxkit.policy._schema import generated_schema
 
 SCHEMA = rules_schema()

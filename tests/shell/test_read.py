@@ -374,3 +374,12 @@ def test_a_second_reading_knows_nothing_of_the_first(text: str, last: tuple[str,
     # The grammar does not know what stands behind `time` there, so it is read once more.
     part = parse(text).parts[-1]
     assert (part.argv, part.cwd) == (last, cwd)
+
+
+@pytest.mark.parametrize(
+    "text", ["shift N", "set a; shift N", "echo ${@:N}", "x=a; echo ${x:N:-N}", "echo {N..3}", "echo {1..3..N}"]
+)
+def test_numbers_of_any_length_are_read(text: str) -> None:
+    # Python refuses to convert more than 4300 digits.
+    command = parse(text.replace("N", "9" * 4500))
+    assert command.parts

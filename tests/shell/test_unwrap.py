@@ -9,7 +9,8 @@ from tests.shell.lines import started
 
 from sandboxkit.model import Doubt, Setting
 from sandboxkit.shell import parse, starts_others
-from sandboxkit.shell._wrappers import CODE_OPTIONS, SHELLS, WRAPPERS
+from sandboxkit.shell._run_tables import CODE_OPTIONS
+from sandboxkit.shell._wrappers import SHELLS, WRAPPERS
 
 OPTIONS = [
     ("env a b", ["a b"]),
@@ -351,9 +352,69 @@ NESTED = [
 ]
 
 
+SPELLINGS = [
+    ("unshare -Ur --wd=/d a", ["a at /d"]),
+    ("systemd-run --working-directory /d a", ["a at /d"]),
+    ("su root -- -c 'a b'", ["bash -c 'a b' [foreign]", "a b [foreign]"]),
+    ("su -- root -c 'a b'", ["bash -c 'a b' [foreign]", "a b [foreign]"]),
+    ("script -q f -- a b", ["a b"]),
+    ("ls | entr -rs 'a b'", ["a b"]),
+    ("xargs -0I{} a {}", ["a <…:value>"]),
+    ("xargs --repl=% a %", ["a <…:value>"]),
+    ("printf 'a b' | xargs -d '\\n' c", ["c <a b:words>"]),
+    ("parallel ::: 'a b' 'c d'", ["::: a b c d", "a b [suspect]", "c d [suspect]"]),
+    ("git clone 'ext::a -c b% c' d", ["a -c 'b c' [suspect]"]),
+    ("git submodule foreach --recursive a b", ["a b [suspect]"]),
+    ("git --no-pager bisect run a b", ["a b"]),
+    ("git config core.pager 'a b'", ["a b [suspect]"]),
+    ("git config user.name 'a b'", []),
+    ("git rebase -ix 'a b' c", ["a b [suspect]"]),
+    ("git clone -u 'a b' c", ["a b [suspect]"]),
+    ("git push -u 'a b'", []),
+    ("git grep -O'a b' c", ["a b [suspect]"]),
+    ("git commit -am 'a b'", []),
+    ("GIT_PAGER='a b' git log", ["a b [suspect]"]),
+    ("X='a b' git log", []),
+    ("python3 -Ic 'os.system(\"a b\")'", ["a b [suspect]"]),
+    ("perl -ne 'qx(a b)'", ["a b [suspect]"]),
+    ("awk -v x=1 'BEGIN{system(\"a b\")}'", ["a b [suspect]"]),
+    ("awk '{print | \"sh\"}' <<< 'a b'", ["a b [suspect]"]),
+    ("R -e 'system(\"a b\")'", ["a b [suspect]"]),
+    ("sed '1e a b' f", ["a b [suspect]"]),
+    ("sed 's/x/a b/e' f", ["a b [suspect]"]),
+    ("sed 's/x/a b/' f", []),
+    ("sort --compress-p='a b' f", ["a b [suspect]"]),
+    ("rg --pre 'a b' f", ["a b [suspect]"]),
+    ("less '+!a b' f", ["a b [suspect]"]),
+    ("less '+/a b' f", []),
+    ("vim -c ':!a b' f", ["a b [suspect]"]),
+    ("vim '+!a b' f", ["a b [suspect]"]),
+    ("man -lP 'a b' f", ["a b [suspect]"]),
+    ("rsync -ae'a b' c d", ["a b [suspect]"]),
+    ("ssh -4oProxyCommand='a b' h", ["a b [suspect]"]),
+    ("strace -o '|a b' c", ["a b [suspect]", "c"]),
+    ("tar cIf 'a b' f .", ["a b [suspect]"]),
+    ("make --ev='x:;a b'", ["a b [suspect]"]),
+    ("make CC='a b'", ["a b [suspect]"]),
+    ("psql -c \"copy t from program 'a b'\"", ["a b [suspect]"]),
+    ("sqlite3 x <<< '.shell a b'", ["a b [suspect]"]),
+    ("crontab - <<< '1 2 * * * a b'", ["a b [suspect]"]),
+    ("env --strange 'a b'", ["<…:words>", "'a b' [suspect]", "a b [suspect]"]),
+    ("uv run python -c 'a b'", ["python -c 'a b' [suspect]"]),
+    ("hatch -e x run 'a b'", ["a b [suspect]", "x run 'a b' [suspect]", "run 'a b' [suspect]"]),
+    ("npx --call='a b'", ["a b [suspect]"]),
+    ("gdb -ex='shell a b'", ["a b [suspect]", "a b [suspect]"]),
+    ("ansible all -a 'a b'", ["a b [suspect]"]),
+    ("fish --command='a b'", ["a b [suspect]"]),
+]
+"""
+Commands in options that are joined, shortened or attached, in the input, and in variables.
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
-    [*OPTIONS, *XARGS, *FIND, *TEXTS, *BUILTINS, *REMOTE, *GIT, *CODE, *OTHERS, *NESTED],
+    [*OPTIONS, *XARGS, *FIND, *TEXTS, *BUILTINS, *REMOTE, *GIT, *CODE, *OTHERS, *NESTED, *SPELLINGS],
 )
 def test_what_is_started(text: str, found: list[str]) -> None:
     assert started(text) == found

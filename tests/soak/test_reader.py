@@ -4,6 +4,7 @@ The reader against bash and shfmt, for as long as there is time.
 
 from __future__ import annotations
 
+import re
 import shutil
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
 
 AT_ONCE = 100
 CORPUS = corpus_texts()
+SHFMT_ERRS = re.compile(r"(?s)#[^\n]*\\\n|<<.*(?:\blet\b|\\\n)|(?:\blet\b|\\\n).*<<")
+"""
+What shfmt reads differently from bash, which itself is asked below: a comment that ends in
+a backslash goes on for shfmt, and of a here-document with `let` or a joined line in the same
+text it loses where it begins.
+"""
 
 pytestmark = [
     pytest.mark.skipif(BASH is None, reason="bash is not installed"),
@@ -52,8 +59,7 @@ def test_no_command_is_missed(rounds: Iterator[int], rng: random.Random) -> None
         found += disagreements(texts, tally)
     print(tally)
     refused = [text for text, why in found if "bash refuses" in why]
-    # shfmt loses where a here-document begins behind let and joined lines; bash itself is asked below.
-    missed = [(text, why) for text, why in found if text not in refused and "<<" not in text]
+    missed = [(text, why) for text, why in found if text not in refused and not SHFMT_ERRS.search(text)]
     policy = ExecPolicy.default()
     assert [text for text in refused if policy.is_allowed(text)] == []
     assert least(missed) is None

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, final
 
 from sandboxkit.audit._chain import Head
-from sandboxkit.audit._failures import check_private, failure
+from sandboxkit.audit._failures import ANCHORS, check_private, failure
 from sandboxkit.audit._files import absolute, opened_to_read
 from sandboxkit.errors import AuditError
 
@@ -94,11 +94,11 @@ def read_anchors(path: str | os.PathLike[str]) -> Iterator[Head]:
         AuditError: It cannot be read, or a line of it is no head.
     """
     name = os.fspath(path)
-    with opened_to_read(name, "the file of anchors") as fd, open(fd, "rb", closefd=False) as file:
+    with opened_to_read(name, ANCHORS) as fd, open(fd, "rb", closefd=False) as file:
         for number, line in enumerate(iter(lambda: file.readline(_LONGEST), b""), start=1):
             if head := _head(line):
                 yield head
-            elif line.endswith(b"\n"):
+            elif line.endswith(b"\n") or len(line) == _LONGEST:
                 raise AuditError(name, f"line {number} is no head", remedy="compare it with a copy you trust")
 
 

@@ -15,9 +15,13 @@ from sandboxkit.errors import AuditError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["CHOICE", "check_private", "check_regular", "failure", "reading"]
+__all__ = ["ANCHORS", "CHOICE", "KEY", "LOG", "check_private", "check_regular", "failure", "reading"]
 
 CHOICE = "or name another file"
+ANCHORS, KEY, LOG = "audit anchors", "audit key", "audit log"
+"""
+The roles of files that are read.
+"""
 
 _REMEDIES: dict[int, str] = {
     errno.ENOENT: "create the directory {folder}, " + CHOICE,
@@ -60,29 +64,29 @@ def failure(path: str, exc: OSError) -> AuditError:
 
 
 @contextlib.contextmanager
-def reading(path: str, what: str = "the log") -> Iterator[None]:
+def reading(path: str, role: str = LOG) -> Iterator[None]:
     """
-    Within, the file *path* is read; *what* says in errors what it holds.
+    Within, the file *path* is read; *role* is that of the errors.
 
     Raises:
         AuditError: It cannot be read.
     """
     try:
         yield
-    except AuditError:
-        raise
+    except AuditError as exc:
+        raise AuditError(exc.sink, exc.problem, remedy=exc.remedy, role=role) from exc
     except OSError as exc:
-        raise _unread(path, exc, what) from exc
+        raise _unread(path, exc, role) from exc
 
 
-def _unread(path: str, exc: OSError, what: str) -> AuditError:
+def _unread(path: str, exc: OSError, role: str) -> AuditError:
     found = failure(path, exc)
     remedy = found.remedy
     if exc.errno == errno.ENOENT:  # to create something would not help whoever reads
         folder, name = os.path.split(os.path.abspath(path))
         is_there = os.path.isdir(folder)
         remedy = f"check the name: {folder} " + (f"holds no {name!r}" if is_there else "is not there either")
-    return AuditError(path, f"{what} cannot be read: {found.problem}", remedy=remedy)
+    return AuditError(path, f"it cannot be read: {found.problem}", remedy=remedy, role=role)
 
 
 def check_regular(path: str, found: os.stat_result) -> None:

@@ -126,14 +126,14 @@ def open_to_read(path: str) -> int:
 
 
 @contextlib.contextmanager
-def opened_to_read(path: str, what: str = "the log") -> Iterator[int]:
+def opened_to_read(path: str, role: str) -> Iterator[int]:
     """
-    The regular file *path*, open while it is read; *what* says in errors what it holds.
+    The regular file *path*, open while it is read; *role* is that of the errors.
 
     Raises:
         AuditError: It is something else, or cannot be read.
     """
-    with reading(path, what):
+    with reading(path, role):
         fd = open_to_read(path)
         try:
             yield fd

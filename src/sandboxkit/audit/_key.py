@@ -8,7 +8,7 @@ import hmac
 import os
 from typing import TYPE_CHECKING, final
 
-from sandboxkit.audit._failures import check_private
+from sandboxkit.audit._failures import KEY, check_private
 from sandboxkit.audit._files import opened_to_read
 from sandboxkit.errors import AuditError
 
@@ -63,13 +63,13 @@ class AuditKey:
             AuditError: It cannot be read, is open to others, or holds no usable key.
         """
         name = os.fspath(path)
-        with opened_to_read(name, "the key") as fd:
+        with opened_to_read(name, KEY) as fd:
             check_private(name, os.fstat(fd), closed=0o077)
             content = os.read(fd, _MAX_KEY_BYTES + 2)
         try:
             return cls(content.removesuffix(b"\n"))
         except ValueError as exc:
-            raise AuditError(name, str(exc), remedy="make one: openssl rand -hex 32") from None
+            raise AuditError(name, str(exc), remedy="make one: openssl rand -hex 32", role=KEY) from None
 
     def digest(self, content: bytes) -> str:
         """

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sandboxkit.audit._anchor import read_anchors
 from sandboxkit.audit._chain import START, Head, Link, Region, is_earlier
+from sandboxkit.audit._failures import LOG
 from sandboxkit.audit._files import absolute, at_hand
 from sandboxkit.audit._read import Line
 from sandboxkit.errors import AuditError
@@ -133,7 +134,7 @@ class Verification:
             AuditError: There is a problem.
         """
         if self.problem:
-            raise AuditError(self.problem.file, str(self.problem), remedy=self.remedy)
+            raise AuditError(self.problem.file, str(self.problem), remedy=self.remedy, role=LOG)
 
     def to_dict(self) -> dict[str, Any]:
         """

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sandboxkit.audit import AuditRecord
+from sandboxkit.audit._failures import LOG
 from sandboxkit.audit._files import absolute, at_hand
 from sandboxkit.audit._read import lines
 from sandboxkit.errors import AuditError
@@ -38,4 +39,5 @@ def records_of(path: str) -> Iterator[AuditRecord]:
             name,
             "it holds no record of an audit log",
             remedy="name the file that JsonlAudit writes; `sandboxkit audit verify` says what is wrong with its lines",
+            role=LOG,
         )

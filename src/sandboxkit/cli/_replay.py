@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sandboxkit.audit._failures import LOG
 from sandboxkit.audit._files import absolute
 from sandboxkit.cli._log import records_of
 from sandboxkit.errors import AuditError, CommandError
@@ -134,7 +135,7 @@ def _nothing_judged(log: str, records: int, left_out: Mapping[str, int]) -> Audi
         problem = f"it holds {records} {'record' if records == 1 else 'records'} and no decision, so there is nothing to judge again"
     else:
         problem = "it holds no record yet, so there is nothing to judge again"
-    return AuditError(absolute(log), problem, remedy="name a log in which commands were decided")
+    return AuditError(absolute(log), problem, remedy="name a log in which commands were decided", role=LOG)
 
 
 def said(left_out: Mapping[str, int]) -> str:

@@ -29,6 +29,7 @@ from sandboxkit.model._command import (
 from sandboxkit.model._context import TRUSTED_PATH, EvaluationContext
 from sandboxkit.model._control import BASELINE, Control, ControlState, Enforcement, Grade
 from sandboxkit.model._decision import Advice, Level, PartDecision, PolicyAction, PolicyEvaluation, RuleMatch
+from sandboxkit.model._described import Described
 from sandboxkit.model._event import SCHEMA_VERSION, AuditEvent, AuditSink
 from sandboxkit.model._key_lines import KeyLines
 from sandboxkit.model._paths import Access, access_of, is_inside, strictest
@@ -94,6 +95,7 @@ __all__ = [
     "ControlGroup",
     "ControlGroups",
     "ControlState",
+    "Described",
     "Doubt",
     "Enforcement",
     "EnvironmentPolicy",

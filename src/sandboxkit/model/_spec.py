@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -23,6 +22,7 @@ from pydantic import (
 
 from sandboxkit.errors import SpecError
 from sandboxkit.model._control import BASELINE, Control, Grade
+from sandboxkit.model._described import Described
 from sandboxkit.model._paths import Access, access_of, strictest
 from sandboxkit.model._real_path import real_path
 from sandboxkit.model._spec_problems import problems
@@ -59,8 +59,8 @@ _SORTED = PlainSerializer(sorted, when_used="json")
 """A set has another order in every process; a record of a spec must not."""
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+class _Model(Described):
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     if not TYPE_CHECKING:  # type checkers take the signature from the fields
 

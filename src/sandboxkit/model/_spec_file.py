@@ -17,6 +17,7 @@ from sandboxkit.errors import SpecError
 from sandboxkit.model._key_lines import KeyLines
 from sandboxkit.model._real_path import real_path
 from sandboxkit.model._spec_problems import Problem, problems
+from sandboxkit.model._unreadable import unreadable
 from sandboxkit.model._walk import GLOB, PATTERN_DEPTH, PATTERN_DIRECTORIES, Walk, fixed_part
 
 if TYPE_CHECKING:
@@ -68,21 +69,22 @@ def spec_from_dict(
 
 def _text(source: str) -> str:
     if Path(source).suffix not in (".toml", ".json"):
-        raise SpecError("its name must end in .toml or .json", source=source)
+        raise SpecError("its name must end in .toml or .json; rename it", source=source)
     try:
         if not os.path.isfile(source) and os.path.exists(source):
-            raise SpecError("it is no regular file", source=source)
+            remedy = (
+                "it is a directory; give a file in it" if os.path.isdir(source) else "it is no regular file; give one"
+            )
+            raise SpecError(remedy, source=source)
         with open(source, "rb") as file:
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
-            raise SpecError(f"it is larger than {MAX_BYTES} bytes", source=source)
+            raise SpecError(f"it is larger than {MAX_BYTES} bytes, so it is no spec; check the name", source=source)
         return content.decode("utf-8-sig")
     except OSError as exc:
-        raise SpecError(f"it cannot be read: {exc.strerror}", source=source) from exc
-    except ValueError as exc:
-        if isinstance(exc, SpecError):
-            raise
-        raise SpecError(f"it is no UTF-8 text: {exc}", source=source) from exc
+        raise SpecError(unreadable(source, exc), source=source) from exc
+    except UnicodeDecodeError as exc:
+        raise SpecError(f"it is no UTF-8 text: {exc}; save it as UTF-8, or check the name", source=source) from exc
 
 
 def _parsed(text: str, source: str, *, is_json: bool) -> Mapping[str, Any]:
@@ -90,9 +92,12 @@ def _parsed(text: str, source: str, *, is_json: bool) -> Mapping[str, Any]:
     try:
         data = json.loads(text) if is_json else tomllib.loads(text)
     except ValueError as exc:
-        raise SpecError(f"it is no {kind}: {exc}", source=source) from exc
+        other = "TOML, name it .toml" if is_json else "JSON, name it .json"
+        raise SpecError(f"it is no {kind}: {exc}; correct it there, or where it is {other}", source=source) from exc
     except RecursionError as exc:
-        raise SpecError(f"it is no {kind} that can be read: it is nested too deeply", source=source) from exc
+        raise SpecError(
+            f"it is no {kind} that can be read: it is nested too deeply; check the name", source=source
+        ) from exc
     if not isinstance(data, dict):
         raise SpecError("it must hold one object with the fields of a spec", source=source)
     return data

@@ -1,43 +1,51 @@
 """
-The built-in rules and the floor, read once per process from the data files.
+The built-in rules and the floor, read once per process from `data/builtin.json`.
 """
 
 from __future__ import annotations
 
-import tomllib
+import json
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
+from typing import Any, overload
 
 from sandboxkit.model import Level
 from sandboxkit.policy._floor import Floor, FloorTable
-from sandboxkit.policy._layer import Layer
+from sandboxkit.policy._layer import Layer, RuleIndex
 from sandboxkit.policy._rule import PolicyRule
 
-__all__ = ["CATEGORIES", "builtin_floor", "builtin_layer"]
-
-CATEGORIES = (
-    "read_only",
-    "builtins",
-    "wrappers",
-    "variables",
-    "versions",
-    "version_control",
-    "packages",
-    "build",
-    "interpreters",
-    "files",
-    "network",
-    "system",
-    "destructive",
-    "editors",
-)
-"""
-The files of built-in rules in `data/`, without their ending.
-"""
+__all__ = ["builtin_floor", "builtin_layer"]
 
 
-def _table(name: str) -> dict[str, object]:
-    return tomllib.loads(files("sandboxkit.policy").joinpath("data", f"{name}.toml").read_text(encoding="utf-8"))
+class _Rules(Sequence[PolicyRule]):
+    """
+    The rules of a table of rows, each made when it is asked for.
+    """
+
+    def __init__(self, rows: Sequence[Any]) -> None:
+        self._rows = rows
+        self._known: dict[int, PolicyRule] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, place: int) -> PolicyRule: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[PolicyRule]: ...
+    def __getitem__(self, place: int | slice) -> PolicyRule | Sequence[PolicyRule]:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        found = self._known.get(place)
+        return found or self._known.setdefault(place, PolicyRule.model_validate(self._rows[place]))
+
+
+@cache
+def _table() -> dict[str, Any]:
+    text = files("sandboxkit.policy").joinpath("data", "builtin.json").read_text(encoding="utf-8")
+    table: dict[str, Any] = json.loads(text)
+    return table
 
 
 @cache
@@ -45,31 +53,7 @@ def builtin_layer() -> Layer:
     """
     The built-in rules. Their examples are checked by the tests, not here.
     """
-    rows = [{"tags": [category], **row} for category in CATEGORIES for row in _rows(category)]
-    return Layer.of(Level.BUILTIN, [PolicyRule.model_validate(row) for row in rows])
-
-
-def _rows(category: str) -> list[dict[str, object]]:
-    table = _table(category)
-    rows, lists = table["rules"], table.get("lists", {})
-    if not isinstance(rows, list) or not isinstance(lists, dict):
-        raise TypeError(f"data/{category}.toml has no list of rules")
-    if lists:
-        for row in rows:
-            constraints = row.get("constraints", {})
-            if denied := constraints.get("denied_arguments"):
-                constraints["denied_arguments"] = expanded(denied, lists)
-    return rows
-
-
-def expanded(patterns: list[str], lists: dict[str, list[str]]) -> list[str]:
-    """
-    *patterns* with each `@name` replaced by the list of that name.
-
-    Raises:
-        KeyError: There is no such list.
-    """
-    return [each for pattern in patterns for each in (lists[pattern[1:]] if pattern[:1] == "@" else (pattern,))]
+    return Layer.of(Level.BUILTIN, _Rules(_table()["rules"]), RuleIndex(**_table()["index"]))
 
 
 @cache
@@ -77,4 +61,4 @@ def builtin_floor() -> Floor:
     """
     The floor.
     """
-    return Floor.of(FloorTable.model_validate(_table("floor")))
+    return Floor.of(FloorTable.model_validate(_table()["floor"]))

@@ -16,6 +16,7 @@ from sandboxkit.model import EvaluationContext
 from sandboxkit.policy._arguments import ArgumentSet, is_option
 from sandboxkit.policy._digest import digest_of
 from sandboxkit.policy._glob import any_glob, any_of
+from sandboxkit.policy._languages import LanguageRow, Languages
 from sandboxkit.policy._paths import path_candidates
 from sandboxkit.policy._places import PlaceRow, Places
 from sandboxkit.policy._triggers import trigger_of
@@ -30,6 +31,7 @@ __all__ = ["Floor", "FloorRow", "FloorRule", "FloorTable", "Programs"]
 
 
 _NOWHERE = EvaluationContext()
+_QUOTED = re.compile(r"[\"'`]([^\"'`\s]+)[\"'`]")
 _GLOB = re.compile(r"[*?\[]")
 _TAKE_IDENTITY = frozenset(("scp", "sftp", "ssh-copy-id", "ansible", "ansible-playbook"))
 _WRITING = frozenset(
@@ -54,7 +56,7 @@ _GIVEN_PATTERN = ArgumentSet.of(["-e", "-f", "--regexp", "--file", "--expression
 
 
 class _Row(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class FloorRow(_Row):
@@ -124,8 +126,6 @@ class Programs(_Row):
     """They execute text: an argument, a file or standard input."""
     evaluators: frozenset[str]
     """Builtins that execute their arguments as text."""
-    interpreters: frozenset[str]
-    """They execute a language of their own."""
     downloaders: frozenset[str]
     """They write what they fetched."""
     decoders: frozenset[str]
@@ -134,15 +134,12 @@ class Programs(_Row):
     """They print the names of the files they find."""
     tellers: frozenset[str]
     """They print what only the user's session knows."""
+    copiers: frozenset[str]
+    """They write into files that they name what they read, or what is in other files that they name."""
+    printers: frozenset[str]
+    """They print what is in the files that they name; the empty name is a redirection alone."""
     pattern_first: frozenset[str]
     """Their first operand is a pattern, not a path."""
-
-    @property
-    def executors(self) -> frozenset[str]:
-        """
-        Everything that executes what it reads.
-        """
-        return self.shells | self.evaluators | self.interpreters
 
 
 class FloorTable(_Row):
@@ -151,6 +148,7 @@ class FloorTable(_Row):
     """
 
     programs: Programs
+    languages: tuple[LanguageRow, ...]
     places: tuple[PlaceRow, ...]
     floor: tuple[FloorRow, ...]
 
@@ -211,11 +209,15 @@ class Floor:
         alarm: Found where any of their triggers or a wildcard is, or None where one of them
             has no trigger.
         writes: The rows about redirections.
-        flows: The rows about what a part receives, under each of their programs.
+        flows: The rows about what a part receives, under each of their programs; and the
+            other programs that take part in what is executed, without a row.
         executed: The rows about what is executed.
         structures: The rows about how a part stands in its text.
         places: The classes of paths.
         programs: The groups of programs.
+        hiding: The programs whose output nobody has seen.
+        writers: The programs that write a file without a redirection.
+        languages: How programs are handed the code they execute.
         digest: Names the content (sha256, hex).
     """
 
@@ -229,6 +231,9 @@ class Floor:
     structures: tuple[FloorRule, ...]
     places: Mapping[str, Places]
     programs: Programs
+    hiding: frozenset[str]
+    writers: frozenset[str]
+    languages: Languages
     digest: str
 
     @classmethod
@@ -242,18 +247,23 @@ class Floor:
         general = tuple(rule for rule in own if not rule.row.programs)
         executed = tuple(rule for rule in rows if rule.row.sources in ("downloaders", "decoders"))
         received = [rule for rule in rows if rule.row.programs and (rule.row.sources or rule.row.carries_output)]
-        executors = [(name, rule) for name in table.programs.executors for rule in executed]
+        languages = Languages.of(table.languages)
+        hiding = table.programs.downloaders | table.programs.decoders
+        others = dict.fromkeys((*languages.always, *hiding), ())
         return cls(
             rows=rows,
             by_program=_indexed((name, rule) for rule in own for name in rule.row.programs),
             general=general,
             alarm=any_of([_GLOB, *(rule.trigger for rule in general)]),
             writes=tuple(rule for rule in rows if rule.row.writes),
-            flows=_indexed([*executors, *((name, rule) for rule in received for name in rule.row.programs)]),
+            flows=others | _indexed((name, rule) for rule in received for name in rule.row.programs),
             executed=executed,
             structures=tuple(rule for rule in rows if rule.row.structure),
             places=places,
             programs=table.programs,
+            hiding=hiding,
+            writers=table.programs.downloaders | table.programs.copiers,
+            languages=languages,
             digest=digest_of(_sorted(table.model_dump(mode="json"))),
         )
 
@@ -317,9 +327,11 @@ class Floor:
 
     def tells(self, part: SimpleCommand) -> bool:
         """
-        Whether *part* names a file that often holds secrets.
+        Whether *part* names a file that often holds secrets, among its words or in code.
         """
-        named = [word for word in part.argv[1:] if _is_path(word)]
+        named = [word for word in path_candidates(part.argv[1:]) if _is_path(word)]
+        if self.languages.row(part.program):
+            named += (name for word in part.argv[1:] for name in _QUOTED.findall(word))
         named += (redirect.target for redirect in part.redirects if not redirect.is_text)
         places = self.places["secrets"], self.places["credentials"]
         return any(place.holds(path, _NOWHERE) for path in named for place in places)

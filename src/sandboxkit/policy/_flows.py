@@ -29,7 +29,7 @@ _BACKGROUND, _ENDLESS, _PIPELINE, _FUNCTION, _TEXT = (
 )
 _MAX_PIPE = 12
 _NOWHERE = EvaluationContext()
-_DOUBLES = _BACKGROUND | _PIPELINE | _ENDLESS
+_REPEATS = _BACKGROUND | _ENDLESS
 _SHAPES = _BACKGROUND | _ENDLESS | _FUNCTION
 _READ_NOTHING = frozenset(
     """
@@ -41,8 +41,14 @@ _READ_NOTHING = frozenset(
 What they print depends on no input of theirs.
 """
 _READ_VARIABLES = frozenset(("read", "mapfile", "readarray"))
-_STDIN = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
-_LONG_CODE = ("--eval", "--command", "--execute", "--print")
+_HEADER = re.compile(
+    r"-[a-zA-Z]*[Hub]|--(?:header|user|cookie|oauth2-bearer|auth\w*|http-user|http-password)=?.*", re.DOTALL
+)
+"""
+Options of those that send whose value says who asks.
+"""
+_PACKED = re.compile(r"\.(?:gz|bz2|xz|zst|zip|lz4|gpg|enc|b64)$")
+_VARIABLE = re.compile(r"\$\{?[#!]?([A-Za-z_]\w*)")
 _VERSION = re.compile(r"[-.0-9]+$")
 
 
@@ -74,25 +80,31 @@ def _is_simple(floor: Floor, part: SimpleCommand) -> bool:
 
 
 class _Flows:
+    """
+    Where the output of each part of a command goes.
+
+    `_has_hidden` says whether a part downloads or decodes: without one, nothing that is
+    executed was unseen. `_written` holds the parts that write a file, by its name.
+    """
+
     def __init__(self, floor: Floor, command: Command) -> None:
         self._floor = floor
         self._parts = command.parts
         self._functions = command.functions
+        self._source = command.source
         self._names = [_name(part) for part in command.parts]
+        self._has_hidden = not floor.hiding.isdisjoint(self._names)
         self._started: dict[int, list[int]] = {}
         self._inside: dict[int, list[int]] = {}
-        self._downloads: dict[str, int] = {}
+        self._written: dict[str, list[int]] = {}
+        writers = floor.writers
         for index, part in enumerate(self._parts):
             if part.outer is not None:
                 self._started.setdefault(part.outer, []).append(index)
             if part.inside is not None:
                 self._inside.setdefault(part.inside, []).append(index)
-            if self._names[index] in floor.programs.downloaders:
-                self._note_download(index, part)
-            elif self._names[index] in floor.programs.decoders:
-                for redirect in part.redirects:
-                    if redirect.writes:
-                        self._downloads.setdefault(_here(redirect.target), index)
+            if part.redirects or self._names[index] in writers:
+                self._note_written(index, part)
 
     def findings(self) -> Iterator[tuple[FloorRow, int]]:
         flows = self._floor.flows
@@ -101,17 +113,18 @@ class _Flows:
             rules = flows.get(name)
             if rules is None and not name.isalpha():
                 rules = flows.get(_VERSION.sub("", name))
-            executed = tuple(self._executed(index)) if rules else ()
             for rule in rules or ():
-                if self._applies(rule.row, index, executed):
+                if self._applies(rule.row, index):
                     yield rule.row, index
-            if int.__and__(part.setting, _DOUBLES) != 0:
+            if part.function is not None or int.__and__(part.setting, _REPEATS) != 0:
                 for rule in self._floor.structures:
                     if self._is_shaped(rule.row.structure, index, part):
                         yield rule.row, index
-            for source in self._programs(index, part):
-                rows = [rule.row for rule in self._floor.executed if self._belongs(source, rule.row.sources)]
-                yield from ((row, index) for row in rows)
+            if self._has_hidden and (sources := [*self._programs(index, part), *self._executed(index)]):
+                sources = self._with_stored(sources)
+                for rule in self._floor.executed:
+                    if any(self._belongs(source, rule.row.sources) for source in sources):
+                        yield rule.row, index
 
     def _programs(self, index: int, part: SimpleCommand) -> Iterator[int]:
         """
@@ -119,24 +132,22 @@ class _Flows:
         what they print.
         """
         if "/" in part.program:
-            yield from self._downloaded(part.program, index)
+            yield from self._stored(part.program, index)
         if part.is_dynamic:
             yield from self._inside_of(index) if part.unknown[0][1].is_output else self._assigned(index, 0)
 
-    def _applies(self, row: FloorRow, index: int, executed: Iterable[int]) -> bool:
+    def _applies(self, row: FloorRow, index: int) -> bool:
         """
-        Whether *row* is about what flows into the part, which executes what *executed*
-        print.
+        Whether *row* is about what flows into the part.
         """
         if row.carries_output:
             return any(
                 unknown.is_output and "." in self._parts[index].argv[place].rpartition(UNKNOWN)[2]
                 for place, unknown in self._parts[index].unknown
             )
-        group = row.sources
-        if group in ("downloaders", "decoders"):
-            return any(self._belongs(source, group) for source in executed)
-        return any(self._belongs(source, group) for source in self._received(index))
+        if row.sources == "tellers":
+            return any(self._belongs(source, "tellers") for source in self._with_stored([*self._sent(index)]))
+        return any(self._belongs(source, row.sources) for source in self._received(index))
 
     def _belongs(self, index: int, group: str) -> bool:
         programs, part, name = self._floor.programs, self._parts[index], self._names[index]
@@ -153,6 +164,43 @@ class _Flows:
                 word.startswith("-") and "i" in word and not word.startswith("--") for word in part.argv[1:]
             )
         return name in getattr(programs, group)
+
+    # What is sent
+
+    def _sent(self, index: int) -> Iterator[int]:
+        """
+        What the part sends: what it receives, what is in the variables among its words,
+        and in the files that they name. A header is none of that: a token that logs in is
+        mostly read from where the other secrets are.
+        """
+        yield from self._received(index)
+        part = self._parts[index]
+        for place, unknown in part.unknown:
+            if not (_is_output(unknown) or _HEADER.match(part.argv[place]) or _HEADER.fullmatch(part.argv[place - 1])):
+                yield from self._of_variables(index)
+                break
+        for word in part.argv[1:]:
+            name = word.rpartition("@")[2].removeprefix("-T")
+            yield from self._stored(name, index)
+            yield from self._stored(_PACKED.sub("", name), index)
+
+    def _of_variables(self, index: int) -> Iterator[int]:
+        """
+        What the variables that the part's text names were set to, also by way of others.
+        """
+        source, waiting, seen = self._source or "", [index], set[int]()
+        while waiting:
+            user = waiting.pop()
+            start, end = self._parts[user].span or (0, 0)
+            named = set(_VARIABLE.findall(source, start, end))
+            for before in range(user):
+                setters = self._parts[before].assignments
+                if before not in seen and any(not each.is_known and each.name in named for each in setters):
+                    seen.add(before)
+                    waiting.append(before)
+                    yield from self._inside_of(before)
+                    if self._names[before] in _READ_VARIABLES:
+                        yield from self._received(before)
 
     # Structure
 
@@ -192,46 +240,29 @@ class _Flows:
         """
         The parts whose output the part executes.
         """
-        part = self._parts[index]
-        if _is_named(self._names[index], self._floor.programs.executors):
-            script = self._script(part, self._names[index])
-            if script is None or part.argv[script] in _STDIN:
+        part, name = self._parts[index], self._names[index]
+        for place, text in self._floor.languages.handed(name, part.argv):
+            if place is None:
                 yield from self._received(index)
                 for redirect in part.redirects:
                     if redirect.operator == "<":
-                        yield from self._downloaded(redirect.target, index)
+                        yield from self._stored(redirect.target, index)
             else:
-                if any(place == script and not _is_output(unknown) for place, unknown in part.unknown):
-                    yield from self._assigned(index, script)
-                if part.outer is not None and self._names[part.outer] in ("xargs", "parallel"):
-                    yield from self._received(index) if part.unknown else ()
-                if any(place == script and _is_output(unknown) for place, unknown in part.unknown):
-                    yield from self._substituted(index)
-                yield from self._downloaded(part.argv[script], index)
-                if self._names[index] in self._floor.programs.evaluators:
-                    yield from self._substituted(index)
+                yield from self._named(index, place)
+                yield from self._stored(text, index)
 
-    def _script(self, part: SimpleCommand, name: str) -> int | None:
+    def _named(self, index: int, place: int) -> Iterator[int]:
         """
-        The index of the word that is code or names the file with it, or None where the
-        part reads it from standard input.
+        The parts whose output is, or is in the file that is named by, the word at *place*.
         """
-        argv = part.argv
-        if name in self._floor.programs.evaluators:
-            return 1 if len(argv) > 1 else None
-        letters = "c" if name in self._floor.programs.shells else "ceEr"
-        for place, word in enumerate(argv[1:], 1):
-            if word.startswith("--"):
-                if word.partition("=")[0] in _LONG_CODE:
-                    return place if "=" in word else min(place + 1, len(argv) - 1)
-            elif len(word) > 1 and word[0] in "-+":
-                if word[0] == "-" and not set(letters).isdisjoint(word[1:]):
-                    return min(place + 1, len(argv) - 1)
-                if word[1:] == "m":
-                    return place
-            elif word != "run":
-                return place
-        return None
+        part, name = self._parts[index], self._names[index]
+        is_evaluator = name in self._floor.programs.evaluators
+        for unknown in (each for at, each in part.unknown if at == place):
+            yield from self._substituted(index) if _is_output(unknown) else self._assigned(index, place)
+        if is_evaluator:
+            yield from self._substituted(index)
+        if part.unknown and part.outer is not None and self._names[part.outer] in ("xargs", "parallel"):
+            yield from self._received(index)
 
     def _received(self, index: int) -> Iterator[int]:
         """
@@ -295,28 +326,61 @@ class _Flows:
                 return
             index = outer
 
-    # Files that were downloaded
+    # Files that parts have written
 
-    def _note_download(self, index: int, part: SimpleCommand) -> None:
-        targets = [redirect.target for redirect in part.redirects if redirect.writes]
-        for source, other in enumerate(self._parts):
-            if index in other.reads_from and self._names[source] == "tee":
-                targets += other.argv[1:]
-        for word in (*(part.argv[1:] if self._names[index] != "ssh" else ()), *targets):
-            # The file may be attached to its option, as in -o/tmp/x, or be named by
-            # the last part of the address.
-            base = posixpath.basename(word)
-            names = (base,) if "://" in word else (word, word.lstrip("-sSoO"), word.partition("=")[2], base)
-            for name in names:
-                if name:
-                    self._downloads.setdefault(_here(name), index)
+    def _note_written(self, index: int, part: SimpleCommand) -> None:
+        """
+        Keeps which files the part writes.
+        """
+        name = self._names[index]
+        words = [redirect.target for redirect in part.redirects if redirect.writes]
+        if name in self._floor.programs.copiers:
+            words += [word.removeprefix("of=") for word in part.argv[1:]]
+        elif name in self._floor.programs.downloaders and name != "ssh":
+            words += _fetched(part.argv[1:])
+        for word in words:
+            if word:
+                self._written.setdefault(_here(word), []).append(index)
 
-    def _downloaded(self, name: str, index: int) -> tuple[int, ...]:
+    def _stored(self, name: str, index: int) -> Iterator[int]:
         """
-        The part before *index* that downloads the file *name*.
+        The parts before *index* that write the file *name*, and what they received.
         """
-        source = self._downloads.get(_here(name)) if name else None
-        return () if source is None or source >= index else (source,)
+        for writer in self._written.get(_here(name), ()) if name else ():
+            if writer < index:
+                yield writer
+                yield from self._received(writer)
+                for place, unknown in self._parts[writer].unknown:
+                    if not _is_output(unknown):
+                        yield from self._assigned(writer, place)
+
+    def _with_stored(self, sources: list[int]) -> list[int]:
+        """
+        *sources*, and those of the files whose content they pass on.
+        """
+        if not self._written:
+            return sources
+        found, waiting, programs = dict[int, None](), [*sources], self._floor.programs
+        while waiting:
+            source = waiting.pop()
+            if source in found:
+                continue
+            found[source] = None
+            if self._names[source] in programs.printers or self._names[source] in programs.copiers:
+                part = self._parts[source]
+                for word in (*part.argv[1:], *(redirect.target for redirect in part.redirects if not redirect.writes)):
+                    waiting += self._stored(word.removeprefix("if="), source)
+        return list(found)
+
+
+def _fetched(words: Iterable[str]) -> Iterator[str]:
+    """
+    What the words of a download may name as the file it writes: it may be attached to
+    its option, as in -o/tmp/x, or be the last part of the address.
+    """
+    for word in words:
+        base = posixpath.basename(word)
+        yield from (base,) if "://" in word else (word, word.lstrip("-sSoO"), word.partition("=")[2], base)
 
 
 def _is_output(unknown: Unknown) -> bool:
@@ -329,7 +393,3 @@ def _here(name: str) -> str:
 
 def _name(part: SimpleCommand) -> str:
     return program_name(part.argv[0]) if part.argv else ""
-
-
-def _is_named(name: str, group: frozenset[str]) -> bool:
-    return name in group or _VERSION.sub("", name) in group

@@ -5,7 +5,6 @@ The rules of one level, and a whole rule set: immutable, indexed by program.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from string import ascii_letters, digits
 from typing import TYPE_CHECKING
 
 from sandboxkit.model import Level, PolicyAction
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from sandboxkit.policy._rule import PolicyRule
     from sandboxkit.policy._subject import Subject
 
-__all__ = ["Layer", "RuleSet"]
+__all__ = ["Layer", "RuleIndex", "RuleSet"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +96,93 @@ class _Shelf:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleIndex:
+    """
+    Where the rules of a level are found, by their places in it.
+
+    Attributes:
+        programs: The enabled rules that can match only certain programs, under each.
+        general: The other enabled ones: globs and regexes that may match any program.
+        digest: Names the content (sha256, hex).
+        counts: Whether any rule bounds the number of parts.
+    """
+
+    programs: Mapping[str, Sequence[int]]
+    general: Sequence[int]
+    digest: str
+    counts: bool
+
+    @classmethod
+    def of(cls, rules: Sequence[PolicyRule], compiled: _Compiled | Sequence[CompiledRule]) -> RuleIndex:
+        """
+        The index of *rules*.
+        """
+        programs: dict[str, list[int]] = {}
+        general: list[int] = []
+        for place in (place for place, rule in enumerate(rules) if rule.enabled):
+            only = compiled[place].programs
+            if only is None:
+                general.append(place)
+            for program in sorted(only or ()):
+                programs.setdefault(program, []).append(place)
+        counts = any("parts" in rule.constraints.more_than for rule in rules)
+        return cls(programs, general, digest_of([rule.to_dict() for rule in rules]), counts)
+
+
+class _Compiled:
+    """
+    The rules of a level, each compiled when it is asked for: of the built-in table most
+    processes need few. Threads may compile one twice; the first stays.
+    """
+
+    def __init__(self, rules: Sequence[PolicyRule], level: Level) -> None:
+        self._rules = rules
+        self._level = level
+        self._known: dict[int, CompiledRule] = {}
+
+    def __getitem__(self, place: int) -> CompiledRule:
+        found = self._known.get(place)
+        return found or self._known.setdefault(place, CompiledRule.of(self._rules[place], self._level))
+
+
+class _Closed:
+    """
+    The shelf of a program that nobody has asked about yet; the first who does opens it.
+    """
+
+    __slots__ = ("_compiled", "_places", "_program", "_shelves")
+
+    def __init__(self, program: str, places: Sequence[int], compiled: _Compiled, shelves: _Shelves) -> None:
+        self._program = program
+        self._places = places
+        self._compiled = compiled
+        self._shelves = shelves
+
+    def candidates(self, subject: Subject) -> tuple[CompiledRule, ...]:
+        shelf = self._shelves[self._program] = _Shelf.of([self._compiled[place] for place in self._places])
+        return shelf.candidates(subject)
+
+
+_Shelves = dict[str, _Shelf | _Closed]
+
+
+class _General(dict[str, _Guarded]):
+    """
+    The general rules, for each character those that can match a text that begins with
+    it; `""` stands for any.
+    """
+
+    def __init__(self, rules: tuple[CompiledRule, ...]) -> None:
+        super().__init__()
+        self.rules = rules
+
+    def __missing__(self, char: str) -> _Guarded:
+        fitting = (rule for rule in self.rules if not char or rule.begins is None or char in rule.begins)
+        found = self[char] = _Guarded.of(fitting)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class Layer:
     """
     The rules of one level.
@@ -106,37 +192,35 @@ class Layer:
         rules: All of them, also the disabled.
         shelves: The enabled rules under each program they can match.
         general: The enabled globs and regexes that may match any program.
-        general_for: Those of them that can match a text that begins with the character.
         digest: Names the content (sha256, hex).
+        counts: Whether any rule bounds the number of parts.
     """
 
     level: Level
-    rules: tuple[PolicyRule, ...]
-    shelves: Mapping[str, _Shelf]
-    general: tuple[CompiledRule, ...]
-    general_for: Mapping[str, _Guarded]
+    rules: Sequence[PolicyRule]
+    shelves: _Shelves
+    general: _General
     digest: str
+    counts: bool
 
     @classmethod
-    def of(cls, level: Level, rules: Sequence[PolicyRule]) -> Layer:
+    def of(cls, level: Level, rules: Sequence[PolicyRule], index: RuleIndex | None = None) -> Layer:
         """
         *rules*, indexed.
+
+        Args:
+            level: Who wrote them.
+            rules: The rules; with an index they are not touched before they are asked for.
+            index: Their index, where it is known.
         """
-        index: dict[str, list[CompiledRule]] = {}
-        general: list[CompiledRule] = []
-        for compiled in (CompiledRule.of(rule, level) for rule in rules if rule.enabled):
-            programs = compiled.programs
-            if programs is None:
-                general.append(compiled)
-            for program in programs or ():
-                index.setdefault(program, []).append(compiled)
-        shelves = {program: _Shelf.of(found) for program, found in index.items()}
-        general_for = {
-            char: _Guarded.of(rule for rule in general if not char or rule.begins is None or char in rule.begins)
-            for char in ("", *ascii_letters, *digits)
-        }
-        digest = digest_of([rule.to_dict() for rule in rules])
-        return cls(level, tuple(rules), shelves, tuple(general), general_for, digest)
+        rules = tuple(rules) if index is None else rules
+        compiled = _Compiled(rules, level)
+        index = index or RuleIndex.of(rules, compiled)
+        shelves: _Shelves = {}
+        for program, places in index.programs.items():
+            shelves[program] = _Closed(program, places, compiled, shelves)
+        general = _General(tuple(compiled[place] for place in index.general))
+        return cls(level, rules, shelves, general, index.digest, index.counts)
 
     def candidates(self, subject: Subject) -> tuple[CompiledRule, ...]:
         """
@@ -149,9 +233,9 @@ class Layer:
         if program != subject.name and (shelf := self.shelves.get(program)):
             others = shelf.candidates(subject)
             found += tuple(rule for rule in others if not any(rule is other for other in found))
-        if self.general:
+        if self.general.rules:
             is_known = not subject.unknown or subject.knows(1)
-            found += self.general_for[subject.begins if is_known else ""].candidates(subject)
+            found += self.general[subject.begins if is_known else ""].candidates(subject)
         return found
 
 
@@ -188,7 +272,7 @@ class RuleSet:
         """
         layers = (builtin, user, organisation, project)
         digest = digest_of([floor.digest, str(default), *(layer.digest for layer in layers)])
-        counts = any("parts" in rule.constraints.more_than for layer in layers for rule in layer.rules)
+        counts = any(layer.counts for layer in layers)
         is_extended = any(layer.rules for layer in layers[1:])
         return cls(floor, builtin, user, organisation, project, default, counts, is_extended, digest)
 

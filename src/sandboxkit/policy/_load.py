@@ -4,7 +4,6 @@ Reading rules: from TOML, from JSON, from values. All mistakes are reported at o
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import stat
@@ -18,6 +17,7 @@ from pydantic import ValidationError
 
 from sandboxkit.errors import PolicyError
 from sandboxkit.model import KeyLines, Level, PolicyAction
+from sandboxkit.model._unreadable import unreadable
 from sandboxkit.policy._problems import Problem, located, rule_problems, said, set_problems
 from sandboxkit.policy._rule import PolicyRule
 from sandboxkit.policy._trial import RuleTest
@@ -146,7 +146,7 @@ def _text(path: Path, source: str) -> str:
             )
         return content.decode("utf-8")
     except OSError as error:
-        raise PolicyError(_unreadable(path, error), source=source) from error
+        raise PolicyError(unreadable(path, error), source=source) from error
     except UnicodeDecodeError as error:
         raise PolicyError(f"it is not UTF-8 at byte {error.start}; save it as UTF-8", source=source) from error
 
@@ -160,26 +160,6 @@ def _is_named_pipe(path: Path) -> bool:
         return stat.S_ISFIFO(os.lstat(os.path.realpath(path)).st_mode)
     except FileNotFoundError:
         return False  # what is missing is said when it is opened
-
-
-_REMEDIES = {
-    errno.EACCES: "give this user (uid {uid}) the right to the file and to search {folder}",
-    errno.EISDIR: "give a file in it",
-    errno.ENOTDIR: "{folder} is to be a directory, and it or one above it is a file; check the name",
-    errno.ELOOP: "its symbolic links lead in a circle; give the file itself",
-    errno.ENAMETOOLONG: "give a shorter path",
-}
-"""By errno. Source: open(2), read(2)."""
-
-
-def _unreadable(path: Path, error: OSError) -> str:
-    folder = path.absolute().parent
-    if error.errno == errno.ENOENT:
-        remedy = "check the name: {folder} " + ("holds no {name!r}" if folder.is_dir() else "is not there either")
-    else:
-        remedy = _REMEDIES.get(error.errno or 0, "give a file that can be read")
-    found = remedy.format(folder=folder, name=path.name, uid=os.geteuid())
-    return f"it cannot be read: {error.strerror or error}; {found}"
 
 
 def _toml(text: str, source: str) -> object:

@@ -27,7 +27,7 @@ class PlaceRow(BaseModel):
     One class of paths: a row of the floor's table.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     """How rows of the floor refer to it."""

@@ -10,7 +10,6 @@ from typing import Annotated, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -21,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from sandboxkit.model import PolicyAction, SandboxSpec
+from sandboxkit.model import Described, PolicyAction, SandboxSpec
 from sandboxkit.policy._regex import MAX_PATTERN, LinearRegex
 
 __all__ = ["PolicyRule", "RuleConstraints"]
@@ -82,8 +81,8 @@ _Bound = Annotated[float, Field(allow_inf_nan=False, strict=True)]
 _Directory = Annotated[_Pattern, AfterValidator(_directory)]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+class _Model(Described):
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class RuleConstraints(_Model):

@@ -7,9 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from sandboxkit.errors import CommandError
+from sandboxkit.model import Described
 from sandboxkit.policy._examples import EXAMPLE_CONTEXT
 from sandboxkit.policy._rule import ActionField
 
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
 __all__ = ["Outcome", "RuleTest", "trials"]
 
 
-class RuleTest(BaseModel):
+class RuleTest(Described):
     """
     A command and what the whole policy is expected to say about it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     command: Annotated[str, Field(min_length=1)] | Annotated[tuple[str, ...], Field(min_length=1)]
     """A command line, or a list of words that no shell reads."""

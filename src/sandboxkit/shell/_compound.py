@@ -121,19 +121,13 @@ def condition(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:
     Reads `if`, `elif`, `else`: keywords between statements.
     """
     place = place.deeper().with_setting(Setting.CONDITIONAL)
-    last: list[int] = []
     children = node.children
     for before, after in pairwise(children):
         if before.type in _OPENING and after.type in _CLOSING:
             raise UnsureError("it has a compound command without a command")
     if children[-1].type in _OPENING:
         raise UnsureError("it has a compound command without a command")
-    for number, child in enumerate(children):
-        if child.is_named:
-            last += reader.one(children, number, place)
-        elif child.type not in _CONDITION_WORDS:
-            raise UnsureError(f"it has {child.type!r} where the reader does not expect it")
-    return tuple(last)
+    return reader.among(children, place, _CONDITION_WORDS)
 
 
 def while_loop(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from sandboxkit.shell._unsure import TooMuchError
 from sandboxkit.shell._variables import Variables
 
 if TYPE_CHECKING:
-    from sandboxkit.shell._unwrap import Stdin
+    from sandboxkit.shell._carried import Stdin
 
 __all__ = ["MAX_COMMANDS", "TOP", "Found", "Place", "Span"]
 
@@ -79,8 +79,7 @@ class Found:
         self.parts[:] = before.parts
         self.functions, self.files = before.functions, before.files
         self.calls.clear()
-        # Readers hold on to the object.
-        self.variables.values, self.variables.references = before.variables.values, before.variables.references
+        self.variables.go_back(before.variables)
 
     def take(self, characters: int) -> None:
         """

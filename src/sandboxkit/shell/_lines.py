@@ -87,6 +87,59 @@ class Piece:
         self.before = before
         self.after = ""
 
+    def add_run(self, token: re.Match[str]) -> bool:
+        """
+        Adds the words of *token*, which no quotes are in; False where they mean more.
+        """
+        words = token["run"].split()
+        if not self.argv:
+            if self.start < 0:
+                self.start = token.start("run")
+            while words and (name := _ASSIGNMENT.match(words[0])):
+                self.assignments.append((name[1], words.pop(0)[name.end() :]))
+            if words and not _may_begin(words[0]):
+                return False
+        self.argv += words
+        self.end = token.end()
+        return True
+
+    def add_word(self, token: re.Match[str]) -> bool:
+        """
+        Adds the word of *token*; False where it means more.
+        """
+        word, end = token["word"], token.end()
+        following = token.string[end : end + 1]
+        if following not in _AFTER_WORD or (word.isdigit() and following in ("<", ">")):
+            return False  # a descriptor of more than one digit
+        if self.start < 0:
+            self.start = token.start("word")
+        if not self.argv and (name := _ASSIGNMENT.match(word)):
+            self.assignments.append((name[1], _unquoted(word[name.end() :])))
+        elif self.argv or _may_begin(word):
+            self.argv.append(_unquoted(word))
+        else:
+            return False
+        self.end = end
+        return True
+
+    def add_other(self, token: re.Match[str]) -> bool:
+        """
+        Adds the pattern or the redirection of *token*, which must stand behind a word;
+        False where it means more.
+        """
+        if not self.argv:
+            return False
+        end = token.end()
+        if word := token["pattern"]:
+            self.unknown.append((len(self.argv), Unknown(_PATTERN, _WILDCARD.split(word, maxsplit=1)[0])))
+            self.argv.append(word)
+        elif token.string[end : end + 1] not in _AFTER_FILE:
+            return False
+        elif target := token["target"]:
+            self.redirects.append(Redirect(token["redirect"].lstrip("0123456789"), _unquoted(target)))
+        self.end = end
+        return True
+
     @property
     def is_piped(self) -> bool:
         """
@@ -132,62 +185,38 @@ def pieces(text: str) -> list[Piece] | None:
         kind = token.lastgroup
         at = token.end()
         if kind == "run":
-            words = token["run"].split()
-            if not piece.argv:
-                if piece.start < 0:
-                    piece.start = token.start("run")
-                while words and (name := _ASSIGNMENT.match(words[0])):
-                    piece.assignments.append((name[1], words.pop(0)[name.end() :]))
-                if words and not _may_begin(words[0]):
-                    return None
-            piece.argv += words
-            piece.end = at
+            if not piece.add_run(token):
+                return None
         elif kind == "operator":
-            operator = token["operator"]
             if piece.end >= 0:
                 if len(found) > _MAX_PIECES:
                     return None  # too many are told elsewhere
-                piece.after = operator
-                found.append(piece := Piece(operator))
-            elif operator != "\n" or piece.before not in _BEFORE_LINES:
+                piece.after = token["operator"]
+                found.append(piece := Piece(piece.after))
+            elif token["operator"] != "\n" or piece.before not in _BEFORE_LINES:
                 return None
         elif kind == "word":
-            word = token["word"]
-            following = text[at : at + 1]
-            if following not in _AFTER_WORD or (word.isdigit() and following in ("<", ">")):
-                return None  # a descriptor of more than one digit
-            if piece.start < 0:
-                piece.start = token.start("word")
-            if not piece.argv and (name := _ASSIGNMENT.match(word)):
-                piece.assignments.append((name[1], _unquoted(word[name.end() :])))
-            elif piece.argv or _may_begin(word):
-                piece.argv.append(_unquoted(word))
-            else:
+            if not piece.add_word(token):
                 return None
-            piece.end = at
-        elif kind == "comment":
-            pass
-        elif not piece.argv:
+        elif kind != "comment" and not piece.add_other(token):
             return None
-        elif kind == "pattern":
-            word = token["pattern"]
-            piece.unknown.append((len(piece.argv), Unknown(_PATTERN, _WILDCARD.split(word, maxsplit=1)[0])))
-            piece.argv.append(word)
-            piece.end = at
-        elif text[at : at + 1] not in _AFTER_FILE:
-            return None
-        else:
-            if kind == "target":
-                operator = token["redirect"].lstrip("0123456789")
-                piece.redirects.append(Redirect(operator, _unquoted(token["target"])))
-            piece.end = at
-    if sum(len(each.assignments) for each in found) > _MAX_PIECES:
-        return None
-    if any(name == "HOME" or "$" in value or "`" in value for each in found for name, value in each.assignments):
-        return None  # a tilde is another directory then, and whoever expands the value once more runs it
-    if "-v" in text and any(each.argv[:2] == ["printf", "-v"] for each in found):
-        return None  # it sets a variable
-    return found if _is_whole(found) else None
+    return found if _is_whole(found) and not _changes_more(found) else None
+
+
+def _changes_more(found: list[Piece]) -> bool:
+    """
+    Whether what a piece sets may change how another one is read, or is too much.
+    """
+    count = 0
+    for piece in found:
+        if piece.assignments:
+            count += len(piece.assignments)
+            # A tilde is another directory then, and whoever expands the value once more runs it.
+            if any(name == "HOME" or "$" in value or "`" in value for name, value in piece.assignments):
+                return True
+        if "-v" in piece.argv and piece.argv[:2] == ["printf", "-v"]:
+            return True  # it sets a variable
+    return count > _MAX_PIECES
 
 
 def _may_begin(word: str) -> bool:

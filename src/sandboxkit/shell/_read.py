@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from tree_sitter import Node
 
+    from sandboxkit.shell._carried import Carried
     from sandboxkit.shell._found import Found, Place, Span
-    from sandboxkit.shell._unwrap import Carried
 
 __all__ = ["read", "read_carried", "read_pieces", "read_roughly"]
 

@@ -185,12 +185,19 @@ class Reader:
         """
         Reads statements; returns the commands whose output is theirs together.
         """
-        last: list[int] = []
         self.source.check_gaps(nodes)
+        return self.among(nodes, place, _SEPARATORS)
+
+    def among(self, nodes: Sequence[Node], place: Place, words: frozenset[str]) -> tuple[int, ...]:
+        """
+        Reads the statements of *nodes*, which stand among *words*; returns the commands
+        whose output is theirs together.
+        """
+        last: list[int] = []
         for number, node in enumerate(nodes):
             if node.is_named:
                 last += self.one(nodes, number, place)
-            elif node.type not in _SEPARATORS:
+            elif node.type not in words:
                 raise UnsureError(f"it has {node.type!r} where the reader does not expect it")
         return tuple(last)
 

@@ -9,13 +9,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sandboxkit.model import Setting, SimpleCommand
+from sandboxkit.shell._carried import Carried, Inner, Stdin
 from sandboxkit.shell._effects import SETTERS, with_declared, written_script
 from sandboxkit.shell._found import Place
 from sandboxkit.shell._stdin import stdin_of
 from sandboxkit.shell._suspects import suspects
 from sandboxkit.shell._tree import MAX_DEPTH
 from sandboxkit.shell._unsure import TooMuchError, UnsureError
-from sandboxkit.shell._unwrap import Carried, Inner, Stdin, carried, starts_others
+from sandboxkit.shell._unwrap import carried, starts_others
 from sandboxkit.shell._variables import SPLIT
 
 if TYPE_CHECKING:

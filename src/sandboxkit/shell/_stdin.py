@@ -8,8 +8,8 @@ import re
 from typing import TYPE_CHECKING
 
 from sandboxkit.model import PIPES, Setting, SimpleCommand
+from sandboxkit.shell._carried import Stdin
 from sandboxkit.shell._escape import printed
-from sandboxkit.shell._unwrap import Stdin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -46,7 +46,14 @@ class Variables:
         """
         The same values, to be set apart.
         """
-        return Variables(dict(self.values), dict(self.references))
+        return Variables(dict(self.values), dict(self.references), self.evaluates_output, dict(self.marks))
+
+    def go_back(self, before: Variables) -> None:
+        """
+        Makes this the same as *before*: readers hold on to the object.
+        """
+        self.values, self.references = before.values, before.references
+        self.evaluates_output, self.marks = before.evaluates_output, before.marks
 
     def get(self, name: str) -> str:
         """

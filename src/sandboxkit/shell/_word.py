@@ -32,6 +32,10 @@ _ANSI_C = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
 _LEAF = re.compile(r"(?:[^\s\\$`'\"()<>;&|]|\\.)+", re.DOTALL)
 _RANGE = re.compile(r"\{[-+\w.]*\}")
 _NUMBER = re.compile(r"-?[0-9A-Fa-fxX#_a-zA-Z@]+")
+_DIGITS = 9
+"""
+As many of a number count; Python refuses to read one of thousands of digits.
+"""
 _SPECIAL = "{},*?[]~!^.\\"
 _MASK = {ord(char): chr(0xE000 + ord(char)) for char in _SPECIAL}
 _UNMASK = {0xE000 + ord(char): char for char in _SPECIAL} | {ord(SPLIT): " "}
@@ -654,7 +658,7 @@ def _changed(value: str, operator: str, operand: str) -> str:
         return value.lower()
     if operator == "^^":
         return value.upper()
-    numbers = [int(number) for number in re.findall(r"-?\d+", operand)] if operator == ":" else []
+    numbers = [int(number[:_DIGITS]) for number in re.findall(r"-?\d+", operand)] if operator == ":" else []
     if numbers and re.fullmatch(r"[-\d: ]+", operand):
         value = "/home/user" if value == "~" else value
         start = numbers[0]

@@ -4,12 +4,11 @@ Programs that start another program named in their arguments, as a table.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from sandboxkit.model import Setting
 
-__all__ = ["CODE_OPTIONS", "RUN_OPTIONS", "RUN_WORDS", "SHELLS", "STDIN_SHELLS", "WRAPPERS", "Wrapper"]
+__all__ = ["SHELLS", "STDIN_SHELLS", "WRAPPERS", "Wrapper"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +127,7 @@ WRAPPERS: dict[str, Wrapper] = {
         "SGRwl",
         "map-root-user map-current-user map-auto mount uts ipc net pid user cgroup time fork keep-caps mount-proc kill-child",
         "setuid setgid root wd propagation setgroups map-user map-group map-users map-groups load-interp boottime monotonic",
+        directory="-w --wd",
     ),
     "nsenter": _wrapper(
         "aFeZ",
@@ -226,11 +226,12 @@ WRAPPERS: dict[str, Wrapper] = {
         "GPqrtdS",
         "pEHMu",
         "user system scope remain-after-exit no-block wait pty pipe quiet collect shell same-dir send-sighup slice-inherit",
-        "unit property description slice uid gid nice working-directory setenv host machine on-active on-boot on-calendar service-type",
+        "unit property description slice uid gid nice working-directory setenv host machine on-active on-boot on-startup on-unit-active on-unit-inactive on-calendar service-type timer-property path-property socket-property",
+        directory="--working-directory",
     ),
     "caffeinate": _wrapper("disum", "tw"),
     "proot": _wrapper("0S", "rbqwvkRi"),
-    "entr": _wrapper("acdnprsxz"),
+    "entr": _wrapper("acdnprxz", text="-s"),
     "winpty": _wrapper(),
     "busybox": _wrapper(),
     "toybox": _wrapper(),
@@ -241,7 +242,7 @@ WRAPPERS: dict[str, Wrapper] = {
     "parallel": _wrapper(
         "kqtuvX0mz",
         "jIaNndSP",
-        "keep-order bar dry-run line-buffer ungroup group null progress eta tag verbose xargs",
+        "keep-order bar dry-run line-buffer ungroup group null progress eta tag verbose xargs onall nonall will-cite no-run-if-empty quote shuf linebuffer",
         "jobs max-args delay timeout joblog results colsep max-procs retries halt memfree load sshlogin arg-file delimiter replace",
         joins=True,
     ),
@@ -251,35 +252,9 @@ Wrappers by name. An option that is not listed ends the reading of the words: wh
 means is not guessed.
 """
 
-SHELLS = frozenset("sh bash dash zsh ksh mksh fish ash rbash csh tcsh".split())
+SHELLS = frozenset("sh bash dash zsh ksh mksh oksh lksh posh yash fish ash rbash csh tcsh".split())
 """
 Programs that read text of a shell's language.
-"""
-
-CODE_OPTIONS: dict[str, tuple[str, ...]] = {
-    "python": ("-c",),
-    "pypy": ("-c",),
-    "perl": ("-e", "-E"),
-    "ruby": ("-e",),
-    "node": ("-e", "--eval", "-p", "--print"),
-    "nodejs": ("-e", "--eval", "-p", "--print"),
-    "deno": ("eval",),
-    "bun": ("-e", "--eval"),
-    "php": ("-r", "-B", "-E", "-R"),
-    "lua": ("-e",),
-    "luajit": ("-e",),
-    "osascript": ("-e",),
-    "tclsh": (),
-    "awk": ("",),
-    "gawk": ("",),
-    "mawk": ("",),
-    "nawk": ("",),
-    "rscript": ("-e",),
-    "julia": ("-e", "-E", "--eval"),
-}
-"""
-Interpreters of other languages, and the options that are followed by code; an empty
-option is the first operand.
 """
 
 STDIN_SHELLS = frozenset(
@@ -287,46 +262,4 @@ STDIN_SHELLS = frozenset(
 )
 """
 Wrappers that start a shell where no command is given, which then reads standard input.
-"""
-
-RUN_OPTIONS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(
-        ("tar", "bsdtar"),
-        (
-            "-I",
-            "-F",
-            "--use-compress-program",
-            "--to-command",
-            "--rsh-command",
-            "--info-script",
-            "--new-volume-script",
-            "--checkpoint-action",
-        ),
-    ),
-    "cpio": ("--rsh-command",),
-    "split": ("--filter",),
-    "rsync": ("-e", "--rsh", "--rsync-path"),
-    "zip": ("-TT", "--unzip-command"),
-    **dict.fromkeys(("bat", "batcat", "ag", "delta"), ("--pager",)),
-    "man": ("-P", "-H", "--pager", "--html"),
-    **dict.fromkeys(("scp", "sftp"), ("-S", "-D")),
-    **dict.fromkeys(("svn",), ("--diff-cmd", "--diff3-cmd", "--editor-cmd")),
-    "tcpdump": ("-z",),
-    "wget": ("--use-askpass",),
-    **dict.fromkeys(("mysql", "mariadb"), ("--pager",)),
-}
-"""
-Options of other programs whose value is a program, or text for a shell. sort, rg and sed
-are not here: looking for one would make every use of them slower. Sources: the
-manual pages of GNU tar 1.34, cpio 2.13, coreutils 9.1, rsync 3.2, zip 3.0, bat 0.24,
-man-db 2.11, OpenSSH 9, Subversion 1.14, tcpdump 4.99, wget 1.21.
-"""
-
-RUN_WORDS: dict[str, re.Pattern[str]] = {
-    "sqlite3": re.compile(r"\.(?:shell|system)[ \t]+([^\n]+)"),
-    **dict.fromkeys(("psql", "mysql", "mariadb"), re.compile(r"\\!([^\n]+)")),
-    **dict.fromkeys(("make", "gmake", "bmake"), re.compile(r"\$\(shell ([^)\n]+)|^SHELL=(.+)", re.DOTALL)),
-}
-"""
-How text for a shell stands within words of other programs.
 """
