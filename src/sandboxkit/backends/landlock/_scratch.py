@@ -4,7 +4,8 @@ namespace there is no /tmp of its own.
 
 It lies in the host's temporary directory and goes when the box is closed. While the box
 is open its directory is locked; the kernel lets go of the lock when the application
-dies, however it dies, and the next box that is opened removes what it left.
+dies, however it dies, and the next box that is opened removes what it left. One that was
+removed between its making and its lock is made anew.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import fcntl
 import os
 import shutil
 import tempfile
-import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["scratch"]
 
 _PREFIX = "sandboxkit-landlock-"
-_YOUNG_SECONDS = 60.0
-"""A directory may have been made and not be locked yet."""
 
 
 @contextlib.contextmanager
@@ -38,10 +36,8 @@ def scratch(settings: bytes, user: tuple[int, int] | None) -> Iterator[str]:
     """
     base = os.path.realpath(tempfile.gettempdir())
     _sweep(base)
-    root = tempfile.mkdtemp(prefix=_PREFIX, dir=base)
-    lock = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    root, lock = _made(base)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         made = []
         for name in ("home", "tmp"):
             made.append(f"{root}/{name}")
@@ -60,6 +56,23 @@ def scratch(settings: bytes, user: tuple[int, int] | None) -> Iterator[str]:
         os.close(lock)
 
 
+def _made(base: str) -> tuple[str, int]:
+    """
+    A new directory in *base*, and the descriptor that holds its lock.
+    """
+    while True:
+        root = tempfile.mkdtemp(prefix=_PREFIX, dir=base)
+        try:
+            lock = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # another application took it for one that was left
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(lock).st_nlink:
+                return root, lock
+        os.close(lock)
+
+
 def _sweep(base: str) -> None:
     """
     Removes what applications that were killed left of theirs.
@@ -74,8 +87,7 @@ def _sweep(base: str) -> None:
 def _sweep_one(path: str) -> None:
     lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        seen = os.fstat(lock)
-        if seen.st_uid == os.geteuid() and time.time() - seen.st_ctime > _YOUNG_SECONDS:
+        if os.fstat(lock).st_uid == os.geteuid():
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _remove(path)
     finally:

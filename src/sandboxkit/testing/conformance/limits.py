@@ -76,11 +76,11 @@ stop.set()
 answers["threads"] = len(threads)
 """
     inside = await boxes.act(SandboxSpec.workspace_write(ws, limits=Limits(processes=20)), Act(script))
-    assert (inside["refused"], inside["threads"] <= 21) == (True, True)
+    assert (inside.get("refused"), inside["threads"] <= 21) == (True, True)
     assert Act(script).outside() == {"threads": 64}
 
 
-@pytest.mark.usefixtures("confined")
+@pytest.mark.usefixtures("bounded")
 async def test_a_real_fork_bomb_ends_at_the_deadline(boxes: Boxes, ws: Path) -> None:
     """
     A fork bomb that never stops runs until its deadline, and nothing of it is left.
@@ -314,7 +314,10 @@ for fd in range(3, 256):
         continue
     answers[str(fd)] = "written"
 print('{"exit": 0, "signal": 0}')
-os.kill(os.getppid(), 0)
+try:
+    os.kill(os.getppid(), 0)
+except PermissionError:
+    pass  # it is there
 """
     inside = await boxes.act(SandboxSpec.workspace_write(ws), Act(script))
     assert inside == {}
