@@ -66,6 +66,8 @@ _LANDLOCK: Final[Mapping[str, str]] = {
     # limits
     "the_limits_are_the_specs": "RLIMIT_NPROC counts all processes of the user, so those that ran before are added: "
     "limits.processes is partial",
+    "two_boxes_do_not_share_the_limit_of_processes": "RLIMIT_NPROC counts all processes of the user, those of other boxes "
+    "too, and none of root's: limits.processes is partial, or absent",
     # tools
     "git_knows_its_user": f"it does; but git init changes modes. {_NO_METADATA}",
     "tools_below_a_private_home": f"they run; but the home cannot be listed. {_NO_PART}",
