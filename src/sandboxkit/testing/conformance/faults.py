@@ -131,6 +131,17 @@ def is_alive(process: tuple[int, str]) -> bool:
     return (fields[19], fields[0] in "ZX") == (process[1], False)
 
 
+def groups_of(processes: set[tuple[int, str]]) -> list[str]:
+    """
+    The control groups whose name bears the number and the starting time of one of *processes*.
+    """
+    marks = tuple(f"-{pid}-{start}-" for pid, start in processes)
+    found = []
+    for place, names, _ in os.walk("/sys/fs/cgroup"):
+        found += [f"{place}/{name}" for name in names if any(mark in name for mark in marks)]
+    return found
+
+
 LEAVE = 'sleep "$0" & setsid sleep "$0" & (trap "" TERM HUP; setsid sleep "$0") &'
 """Leaves processes: one in the background, one in a session of its own, one deaf to signals."""
 
@@ -376,7 +387,7 @@ class Application:
         What of it still runs after a while; its commands are ended then.
         """
         deadline = time.monotonic() + GONE_S
-        while left := [*filter(is_alive, self.before), *running(self.marker)]:
+        while left := [*filter(is_alive, self.before), *running(self.marker), *groups_of(self.before)]:
             if time.monotonic() > deadline:
                 end(self.marker)
                 break
@@ -389,8 +400,8 @@ async def test_an_application_that_dies_leaves_nothing(
 ) -> None:
     """
     An application that runs boxes without end is killed at random moments, mostly by
-    SIGKILL and sometimes by SIGTERM: no process of it or of its boxes goes on running,
-    and once another box was opened no mount, file or named socket is there that was not before.
+    SIGKILL and sometimes by SIGTERM: no process of it or of its boxes goes on running, no
+    control group of theirs stays, and once another box was opened no mount, file or named socket is there that was not before.
 
     Control: an application that starts its commands without a box leaves them running.
     """
