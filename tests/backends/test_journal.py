@@ -19,9 +19,10 @@ from sandboxkit.backends._journal import Journal, _drop_after_fork, finish_other
 from sandboxkit.backends._protection import Watched
 from sandboxkit.backends.bubblewrap import BubblewrapBackend
 from sandboxkit.backends.landlock import LandlockBackend
-from sandboxkit.errors import LeftBehindWarning
+from sandboxkit.errors import LeftBehindWarning, SpecError
 from sandboxkit.model import Control, SandboxSpec
 from sandboxkit.testing.conformance import asking_less
+from sandboxkit.testing.conformance._acts import PYTHON
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -171,3 +172,50 @@ async def test_where_no_note_can_be_written_the_result_says_so(
         result = await box.run(["true"])
     held = result.enforcement.states[Control.FS_DENY_INSIDE_ALLOW]
     assert (result.ok, str(held.grade), "no note can be written" in held.reason) == (True, "partial", True)
+
+
+FORGE = """
+import json, os, sys
+place, victim = sys.argv[1:]
+for act in (
+    lambda: open(place + "/forged", "w").write(json.dumps({"version": 1, "broker": [1, "0", 0], "watched": [[victim, "/", None, []]]})),
+    lambda: os.rename(place, place + ".aside"),
+    lambda: os.rename(os.path.dirname(place), os.path.dirname(place) + ".aside"),
+):
+    try:
+        act()
+    except OSError:
+        print("refused")
+    else:
+        print("done")
+"""
+
+
+@pytest.mark.parametrize("name", ["bubblewrap", "landlock"])
+@pytest.mark.parametrize("is_there", [False, True])
+async def test_no_box_forges_a_note(
+    require: Any, ws: Path, monkeypatch: pytest.MonkeyPatch, name: str, is_there: bool
+) -> None:
+    """
+    A note has something moved; a box that may write the state directory would so reach what it may not write.
+    """
+    require(name)
+    place = ws / "state/sandboxkit/watched"
+    monkeypatch.setenv("XDG_STATE_HOME", str(ws / "state"))
+    victim = ws.parent / "victim"
+    victim.write_text("precious")
+    if is_there:
+        place.mkdir(parents=True, mode=0o700)
+    controls = LESSER | {Control.FS_DENY_INSIDE_ALLOW}
+    backend = asking_less(LandlockBackend, controls) if name == "landlock" else BubblewrapBackend()
+    async with backend.open(SandboxSpec.workspace_write(ws)) as box:
+        result = await box.run([*PYTHON, FORGE, str(place), str(victim)])
+    assert result.text().split() == ["refused"] * 3
+    async with backend.open(SandboxSpec.workspace_write(ws)) as box:
+        assert (await box.run(["true"])).ok
+    assert victim.read_text() == "precious"
+    with pytest.raises(SpecError, match="notes in what runs are doing"):
+        async with backend.open(SandboxSpec.workspace_write(place)) as box:
+            await box.run(["true"])
+    done = subprocess.run([*PYTHON, FORGE, str(place), str(victim)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["done"] * 3

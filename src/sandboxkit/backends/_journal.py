@@ -23,7 +23,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from sandboxkit.backends._protection import Watched, violations
-from sandboxkit.backends._quarantine import state_places
+from sandboxkit.backends._quarantine import WATCHED, state_places
 from sandboxkit.errors import LeftBehindWarning
 from sandboxkit.process import ensure_broker
 
@@ -69,7 +69,7 @@ class Journal:
         self._fd = -1
         if not watched:
             return
-        first, spare = state_places("watched", {place.root for place in watched})
+        first, spare = state_places(WATCHED, {place.root for place in watched})
         try:
             self._write(first, watched)
         except OSError as exc:
@@ -132,7 +132,7 @@ def finish_others() -> int:
     `LeftBehindWarning`.
     """
     count = 0
-    for place in state_places("watched", ()):
+    for place in state_places(WATCHED, ()):
         try:
             names = os.listdir(place)
         except OSError:

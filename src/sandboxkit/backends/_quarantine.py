@@ -26,7 +26,7 @@ from sandboxkit.model import is_inside
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["Quarantine", "opened", "quarantine_place", "readmit", "state_places"]
+__all__ = ["WATCHED", "Quarantine", "opened", "quarantine_place", "readmit", "state_places"]
 
 _FOLLOW_NOT = os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | _FOLLOW_NOT
@@ -36,6 +36,10 @@ _MAX_ENTRIES = 10_000
 _MAX_BYTES = 1 << 30
 _MAX_DEPTH = 64
 _LONGEST_NAME = 200
+
+
+WATCHED = "watched"
+"""The directory of the notes about runs; see `_journal`."""
 
 
 def quarantine_place(roots: Iterable[str], environ: Mapping[str, str] = os.environ) -> str:
