@@ -50,3 +50,19 @@ def deviations() -> Mapping[str, str]:
     What it does not keep for whoever runs the tests.
     """
     return DEVIATIONS["landlock"][ROOT if IS_ROOT else USER]
+
+
+@pytest.fixture(scope="session")
+def crash_count() -> int:
+    """
+    Half as many as for the first backend: what ends a box is the same program.
+    """
+    return 8
+
+
+@pytest.fixture(scope="session")
+def run_count() -> int:
+    """
+    Likewise.
+    """
+    return 100

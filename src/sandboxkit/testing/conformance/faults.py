@@ -250,7 +250,8 @@ COMMANDS = (
 async def test_many_runs_leave_nothing(boxes: Boxes, ws: Path, private_tmp: Path, run_count: int) -> None:
     """
     Hundreds of runs, four at a time, which succeed, fail, are killed and leave processes:
-    descriptors, processes, memory, mounts and temporary files are as many as before.
+    descriptors, processes, memory, control groups, mounts and temporary files are as many as
+    before.
 
     Control: one more descriptor is noticed.
     """
@@ -267,9 +268,10 @@ async def test_many_runs_leave_nothing(boxes: Boxes, ws: Path, private_tmp: Path
                 tasks.start_soon(several, count)
 
     await batch(5)  # what is started or cached once
-    before, names = await Held.at_rest(), Traces.of(private_tmp, ws)
+    before, names, groups = await Held.at_rest(), Traces.of(private_tmp, ws), groups_of(children_of(os.getpid()))
     await batch(run_count // 4)
     after = await Held.at_rest()
+    assert len(groups_of(children_of(os.getpid()))) == len(groups)
     assert (after.descriptors, after.processes) == (before.descriptors, before.processes)
     assert after.resident_kb - before.resident_kb < KEPT_KB, (before, after)
     assert Traces.of(private_tmp, ws) == names
