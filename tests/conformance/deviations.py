@@ -70,7 +70,7 @@ _LANDLOCK: Final[Mapping[str, str]] = {
     "too, and none of root's: limits.processes is partial, or absent",
     # tools
     "git_knows_its_user": f"it does; but git init changes modes. {_NO_METADATA}",
-    "tools_below_a_private_home": f"they run; but the home cannot be listed. {_NO_PART}",
+    "tools_below_a_private_home": "they run; but a readable directory that holds a hidden one cannot be listed",
     **{
         f"ordinary_tool[{name}]": _NO_METADATA
         for name in (
