@@ -38,6 +38,8 @@ IN_CI = bool(os.environ.get("CI"))
 
 PASSED_ON = ("CI", "SANDBOXKIT_REQUIRE", "SANDBOXKIT_SOAK_SECONDS", "SANDBOXKIT_SOAK_SEED")
 PARALLEL = ("--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile")
+SPREAD = (*PARALLEL[:2], "--dist=worksteal")
+"""For few files of many behaviours, some of which take long."""
 SUITE = (*PARALLEL, "--ignore=tests/conformance", "--ignore=tests/soak")
 COPIED = ("tests", "examples", "docs", "benchmarks", "pyproject.toml", "README.md", "CHANGELOG.md")
 
@@ -279,7 +281,7 @@ def conformance(session: nox.Session) -> None:
     """
     What every backend must keep, on each backend this machine can run.
     """
-    pytest_in_lanes(session, "tests/conformance")
+    pytest_in_lanes(session, *SPREAD, "tests/conformance")
 
 
 @nox.session

@@ -93,7 +93,17 @@ def test_the_conformance_suite_exports_behaviours_and_fixtures_alone() -> None:
     from sandboxkit.testing.conformance._fixtures import FIXTURES
 
     rest = set(conformance.__all__) - {f"test_{name}" for name in conformance.BEHAVIOURS} - set(FIXTURES)
-    assert rest == {"BEHAVIOURS", "Behaviour", "application", "loop", "private_tmp", "secrets", "servers", "short"}
+    assert rest == {
+        "BEHAVIOURS",
+        "Behaviour",
+        "application",
+        "asking_less",
+        "loop",
+        "private_tmp",
+        "secrets",
+        "servers",
+        "short",
+    }
     assert [name for name in conformance.__all__ if not hasattr(conformance, name)] == []
     assert {"backend_factory", "deviations"} & set(conformance.__all__) == set(), "these are the user's"
 

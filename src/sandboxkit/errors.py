@@ -32,6 +32,10 @@ builtin, so callers may catch either.
     └── ResultError                           raised by `ExecResult.check()` only
         ├── CommandFailedError(RuntimeError)
         └── CommandTimeoutError(TimeoutError)
+
+One warning, for what nobody is there to be told by an exception:
+
+    LeftBehindWarning(UserWarning)            a run whose application was killed left something
 """
 
 from __future__ import annotations
@@ -59,6 +63,7 @@ __all__ = [
     "GrantStoreError",
     "IsolationError",
     "LaunchError",
+    "LeftBehindWarning",
     "MissingExtraError",
     "NoBackendError",
     "PluginError",
@@ -387,6 +392,13 @@ class GrantNotFoundError(GrantStoreError, LookupError):
     def __init__(self, path: str, grant_id: str) -> None:
         self.grant_id = grant_id
         super().__init__(path, f"there is none with the id {grant_id!r}; list them first")
+
+
+class LeftBehindWarning(UserWarning):
+    """
+    An application was killed while its box ran, and what the box had made under a
+    protected name was found, and moved away, by the next one that opens a box.
+    """
 
 
 class ResultError(SandboxError):

@@ -30,6 +30,11 @@ def test_doctor_shows_the_machine_and_the_backends(cli: Cli) -> None:
         0 if any(backend["available"] and not backend["missing"] for backend in found["backends"]) else 1
     )
     assert [backend for backend in found["backends"] if not backend["available"] and not backend["remedy"]] == []
+    keeps = [backend["name"] for backend in found["backends"] if backend["available"] and not backend["missing"]]
+    assert found["default_backend"] == next(iter(keeps), None)
+    assert (found["status"], done.returncode) == (("done", 0) if keeps else ("found_wanting", 1))
+    if keeps:
+        assert out.splitlines()[-1] == f"a default spec runs in {keeps[0]}: commands can be run in a box here"
 
 
 @pytest.mark.requires("bubblewrap")
@@ -39,7 +44,10 @@ def test_doctor_ends_with_1_where_no_backend_keeps_every_spec(cli: Cli) -> None:
     code = f"import sys; sys.path[:] = {sys.path!r}; from sandboxkit.cli import main; sys.exit(main(['doctor']))"
     done = cli("run", *reads, "--", sys.executable, "-c", code)  # in a box no box can be made
     assert (done.returncode, done.stderr) == (1, b"")
-    said = done.stdout.splitlines()[-1]
+    *_, why, said = done.stdout.splitlines()
+    assert why.startswith(
+        (b"a default spec does not run in bubblewrap: ", b"a default spec does not run in landlock: ")
+    )
     only = b"commands can be run here only under a spec with allow_degraded = ['process.isolation'"
     assert said.startswith((only, b"no backend is available, so nothing will be run here"))  # a kernel without Landlock
 

@@ -192,7 +192,7 @@ def quarantined(result: ExecResult, target: Path) -> Path:
 async def test_what_a_run_makes_under_a_protected_name_is_moved_away(boxes: Boxes, ws: Path, state: Path) -> None:
     spec = SandboxSpec.workspace_write(ws)
     assert (await boxes.run(spec, ["true"])).violations == ()
-    assert not state.exists(), "no quarantine without need"
+    assert not (state / "sandboxkit/quarantine").exists(), "no quarantine without need"
     words = "mkdir -p .git/hooks .vscode && echo evil > .git/hooks/pre-commit && touch .git/config plain && echo evil > .envrc"
     result = await boxes.run(spec, ["sh", "-c", words])
     assert {v.kind for v in result.violations} == {"protected-path-created"}
@@ -206,6 +206,57 @@ async def test_what_a_run_makes_under_a_protected_name_is_moved_away(boxes: Boxe
     assert (stat.S_IMODE(folder.stat().st_mode), folder.stat().st_uid) == (0o700, os.geteuid())
     subprocess.run(["sh", "-c", words], cwd=ws, check=True)
     assert (ws / ".envrc").exists()
+
+
+async def test_a_repository_that_a_run_makes_stays_and_is_held_from_then_on(boxes: Boxes, ws: Path) -> None:
+    words = (
+        "git init -q -b main . && git config user.name T && git config user.email t@localhost && "
+        "git commit -q --allow-empty -m first && git switch -qc other && git tag x && git gc -q"
+    )
+    result = await boxes.run(SandboxSpec.workspace_write(ws), ["sh", "-c", words])
+    assert result.ok, result.text("stderr")
+    assert result.violations == ()
+    assert git(ws, "log", "--format=%s") == "first\n"
+    evil = Act("attempt('config', write, '.git/config'); attempt('hook', write, '.git/hooks/pre-commit')")
+    assert await boxes.act(SandboxSpec.workspace_write(ws), evil) == {"config": "EROFS", "hook": "EROFS"}
+
+
+PLANTS = (
+    "printf '#!/bin/sh\n' > .git/hooks/pre-commit",
+    "mkdir .git/hooks/x",
+    "ln -s /bin/true .git/hooks/x.sample",
+    "git config core.fsmonitor 'touch ran'",
+    "git config core.hooksPath evil",
+    "git config core.worktree ..",
+    "git config include.path evil",
+    "git config alias.x '!touch ran'",
+    "git config user.name 'a\\\\b'",
+    "git config filter.x.clean 'touch ran'",
+    "git config remote.origin.url 'ext::touch ran'",
+    "git config core.bare true",
+    "printf '[core]\\nfilemode = \\\\\\ntrue\\n' >> .git/config",
+    "printf '[core] fsmonitor = x\\n' >> .git/config",
+    "printf '[user]\\nname = \\xff\\n' >> .git/config",
+    "printf '* filter=x\\n' > .git/info/attributes",
+    "echo .. > .git/commondir",
+    "mkdir .git/worktrees",
+    "echo x > .git/unknown",
+    "mv .git/config c && ln -s ../c .git/config",
+    "rm .git/config",
+    "mv .git g && ln -s g .git",
+    "echo /etc > .git/objects/info/alternates",
+    "yes '[core]' | head -c 20000 >> .git/config",
+)
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+async def test_a_new_repository_with_anything_more_is_moved_away(boxes: Boxes, ws: Path, plant: str) -> None:
+    result = await boxes.run(SandboxSpec.workspace_write(ws), ["sh", "-c", f"git init -q . && {plant}"])
+    assert result.ok, result.text("stderr")
+    assert str(ws / ".git") in {violation.target for violation in result.violations}
+    assert not os.path.lexists(ws / ".git")
+    subprocess.run(["sh", "-c", f"git init -q . && {plant}"], cwd=ws, check=True)
+    assert os.path.lexists(ws / ".git"), "outside, it stays"
 
 
 async def test_every_command_of_an_open_box_is_looked_after(boxes: Boxes, ws: Path) -> None:
@@ -335,7 +386,12 @@ async def test_a_quarantine_a_box_could_write_is_made_elsewhere(
     moved = quarantined(result, ws / ".envrc")
     try:
         assert moved.is_relative_to(f"/var/tmp/sandboxkit-quarantine-{os.geteuid()}")
-        assert list(ws.iterdir()) == []
+        # Held, so that no box makes it: what stands in it would be believed.
+        assert {str(path.relative_to(ws)) for path in ws.rglob("*")} == {
+            "state",
+            "state/sandboxkit",
+            "state/sandboxkit/watched",
+        }
     finally:
         shutil.rmtree(moved.parent)
         with contextlib.suppress(OSError):  # somebody's real quarantine may lie there
@@ -446,20 +502,27 @@ async def test_a_pattern_follows_no_link_and_ends(boxes: Boxes, ws: Path, outsid
 # --- nothing appears on the host -------------------------------------------------------
 
 
+def beside_state(root: Path) -> dict[str, tuple[int, bytes]]:
+    """
+    As `listing`, without this library's own state directory, in which a run is noted.
+    """
+    return {name: found for name, found in listing(root).items() if name.split("/")[0] != "state"}
+
+
 async def test_no_file_appears_because_of_a_box(
     boxes: Boxes, ws: Path, home: Path, state: Path, tmp_path: Path
 ) -> None:
     new_repository(ws / "nested")
     (ws / "secret").mkdir()
     spec = protecting("git", "ide", "ci", "./Makefile", write=[ws], deny=[ws / "secret", ws / "missing/deep"])
-    before = listing(tmp_path)
+    before = beside_state(tmp_path)
     async with boxes.backend.open(spec) as box:
         async with box.start(["sleep", "60"]):
             await anyio.sleep(0.2)
-            assert listing(tmp_path) == before, "during the run"
-        assert listing(tmp_path) == before, "after it was ended"
+            assert beside_state(tmp_path) == before, "during the run"
+        assert beside_state(tmp_path) == before, "after it was ended"
     assert (await boxes.run(spec, ["touch", "plain"])).ok
-    assert listing(tmp_path).keys() - before.keys() == {"ws/plain"}
+    assert beside_state(tmp_path).keys() - before.keys() == {"ws/plain"}
 
 
 @pytest.mark.timeout(120)
@@ -467,7 +530,7 @@ async def test_no_file_appears_when_everything_is_killed_at_a_random_moment(
     boxes: Boxes, ws: Path, home: Path, tmp_path: Path
 ) -> None:
     new_repository(ws / "nested")
-    before = listing(tmp_path)
+    before = beside_state(tmp_path)
     choice = random.Random(20)
     for number in range(20):
         marker = f"61.{number:03d}{os.getpid()}"
@@ -478,4 +541,4 @@ async def test_no_file_appears_when_everything_is_killed_at_a_random_moment(
         os.killpg(program.pid, signal.SIGKILL)
         program.wait()
         assert gone(marker), number
-        assert listing(tmp_path) == before, number
+        assert beside_state(tmp_path) == before, number

@@ -5,11 +5,15 @@ The faults of the conformance suite, as often as it takes to find what is rare.
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from sandboxkit.backends.bubblewrap import BubblewrapBackend
+from sandboxkit.backends.landlock import LandlockBackend
+from sandboxkit.model import Control
+from sandboxkit.testing.conformance import asking_less
 from sandboxkit.testing.conformance.faults import *  # noqa: F403 - the behaviours are the tests
 
 if TYPE_CHECKING:
@@ -20,12 +24,20 @@ if TYPE_CHECKING:
 IS_LONG = float(os.environ.get("SANDBOXKIT_SOAK_SECONDS", "2")) >= 100
 """Whether there is time, as `nox -s soak` gives it outside CI."""
 
-pytestmark = [pytest.mark.requires("bubblewrap"), pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.timeout(1200)
+
+FACTORIES: dict[str, Callable[[], SandboxBackend]] = {
+    "bubblewrap": BubblewrapBackend,
+    "landlock": partial(asking_less, LandlockBackend, {Control.PROCESS_ISOLATION, Control.LIMITS_PROCESSES}),
+}
 
 
-@pytest.fixture(scope="session")
-def backend_factory() -> Callable[[], SandboxBackend]:
-    return BubblewrapBackend
+@pytest.fixture(scope="session", params=FACTORIES)
+def backend_factory(request: pytest.FixtureRequest) -> Callable[[], SandboxBackend]:
+    """
+    Where a backend is unavailable, the fixture `backend` skips.
+    """
+    return FACTORIES[request.param]
 
 
 @pytest.fixture(scope="session")

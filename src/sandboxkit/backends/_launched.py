@@ -14,10 +14,11 @@ from anyio import CancelScope, to_thread
 from sandboxkit.backends._contract import PIPE, BoxProcess, Facts, Sandbox
 from sandboxkit.backends._copies import copies
 from sandboxkit.backends._host import look
+from sandboxkit.backends._journal import Journal
 from sandboxkit.backends._protection import violations
 from sandboxkit.backends._refusals import Ground, merged, violation
 from sandboxkit.errors import BackendError, CommandError, SetupError, SpecError
-from sandboxkit.model import Control, Enforcement, ExecResult, Invocation, Termination, Violation
+from sandboxkit.model import Control, ControlState, Enforcement, ExecResult, Grade, Invocation, Termination, Violation
 from sandboxkit.process import launch, open_streams, run
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ __all__ = ["LaunchedProcess", "LaunchedSandbox", "Mechanism"]
 
 _SIGKILL, _SIGXCPU = 9, 24
 _CPU_REPORTED = 0.75
+_WATCHED = Control.FS_DENY_INSIDE_ALLOW
 
 
 F = TypeVar("F", bound=Facts)
@@ -85,6 +87,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         self._is_closed = False
         self._violations: tuple[Violation, ...] | None = None
         self._explains = False
+        self._journal: Journal | None = None
 
     @property
     def spec(self) -> SandboxSpec:
@@ -180,6 +183,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         """
         box = self._look()
         box._explains = explain
+        box.note()
         try:
             async with box._copied(discard) as instead:
                 outcome = await run(
@@ -219,6 +223,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         box._explains = explain
         plan = box.plan(argv, cwd=cwd, environment=environment, pass_fds=pass_fds)
         carriers = plan.confinement.pass_fds if plan.confinement else ()
+        box.note()
         try:
             async with (
                 open_streams(stdin, stdout, stderr) as streams,
@@ -268,6 +273,13 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         places = ((refusal, look(refusal)) for refusal in outcome.refusals)
         return merged(violation(refusal, seen, ground) for refusal, seen in places if seen is not None)
 
+    def note(self) -> None:
+        """
+        Writes down what will be looked at after the command, for the case that this
+        application is killed before.
+        """
+        self._journal = Journal(self._mechanism.watched(self._facts))
+
     def settle(self) -> tuple[Violation, ...]:
         """
         What a command that has ended made under protected names; it is moved away. Done
@@ -275,6 +287,8 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         """
         if self._violations is None:
             self._violations = violations(self._mechanism.watched(self._facts))
+            if self._journal is not None:
+                self._journal.close()
         return self._violations
 
     def _held(self, outcome: Outcome) -> Enforcement:
@@ -282,6 +296,10 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         What was enforced: less than was claimed where a control group was not had.
         """
         held = self._enforcement
+        if self._journal is not None and self._journal.problem:
+            state = held.states[_WATCHED]
+            lowered = ControlState(min(state.grade, Grade.PARTIAL), f"{state.reason}; {self._journal.problem}")
+            held = Enforcement({**held.states, _WATCHED: lowered})
         if not outcome.unheld or self._mechanism.ungrouped is None:
             return held
         without = self._mechanism.enforcement(self._spec, self._mechanism.ungrouped(self._facts, "see below"))

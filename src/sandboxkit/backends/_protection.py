@@ -14,6 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from sandboxkit.backends._layouts import layouts
+from sandboxkit.backends._new_repository import is_as_git_init_makes
 from sandboxkit.backends._quarantine import Quarantine, quarantine_place, readmit
 from sandboxkit.backends._repositories import IS_REPOSITORY, repositories
 from sandboxkit.errors import SpecError
@@ -334,9 +335,10 @@ def _mode_behind(path: str) -> int | None:
 def violations(watched: Iterable[Watched]) -> tuple[Violation, ...]:
     """
     One for each path of *watched* that a run made or changed. What stands there is moved
-    to a quarantine, and a symbolic link that stood there before is put back.
+    to a quarantine, and a symbolic link that stood there before is put back. A new
+    repository that is as `git init` makes one stays, and is none.
     """
-    found = [(place, change) for place in watched if (change := place.change()) is not None]
+    found = list(_left((place, change) for place in watched if (change := place.change()) is not None))
     # What stood there before is the user's own: it is not moved.
     kept = tuple(Violation("protected-path-changed", place.path, _WHY) for place, _ in found if place.state)
     changed = [(place, change) for place, change in found if not place.state]
@@ -352,6 +354,20 @@ def violations(watched: Iterable[Watched]) -> tuple[Violation, ...]:
         Violation("protected-path-created", place.path, f"{_WHY}; {_done(change, moved)}") for place, change in changed
     )
     return (*kept, *made)
+
+
+def _left(found: Iterable[tuple[Watched, str]]) -> Iterator[tuple[Watched, str]]:
+    """
+    *found* without what belongs to new repositories that stay.
+    """
+    changes = list(found)
+    stays = [
+        change
+        for place, change in changes
+        if os.path.basename(change) == ".git" and change == place.path and not place.state and place.link is None
+        if is_as_git_init_makes(change)
+    ]
+    return (pair for pair in changes if not any(is_inside(pair[1], repository) for repository in stays))
 
 
 _WHY = "the run made or changed it, and it is denied to the run, or other programs execute or obey it"

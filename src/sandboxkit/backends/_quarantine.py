@@ -26,7 +26,7 @@ from sandboxkit.model import is_inside
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["Quarantine", "quarantine_place", "readmit"]
+__all__ = ["WATCHED", "Quarantine", "opened", "quarantine_place", "readmit", "state_places"]
 
 _FOLLOW_NOT = os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | _FOLLOW_NOT
@@ -38,19 +38,31 @@ _MAX_DEPTH = 64
 _LONGEST_NAME = 200
 
 
+WATCHED = "watched"
+"""The directory of the notes about runs; see `_journal`."""
+
+
 def quarantine_place(roots: Iterable[str], environ: Mapping[str, str] = os.environ) -> str:
     """
     The directory quarantines are made in: `sandboxkit/quarantine` in `XDG_STATE_HOME`
     (default `~/.local/state`), or one of this user's in /var/tmp where a box that writes
     *roots* could write the former.
     """
+    return state_places("quarantine", roots, environ)[0]
+
+
+def state_places(name: str, roots: Iterable[str], environ: Mapping[str, str] = os.environ) -> tuple[str, str]:
+    """
+    The directory *name* for what this library keeps, and the one that takes its place: see
+    `quarantine_place`. Both are the latter where a box that writes *roots* could write the
+    former.
+    """
     state = environ.get("XDG_STATE_HOME", "")
     if not state.startswith("/"):
         state = os.path.join(_home(environ), ".local/state")
-    place = os.path.join(os.path.realpath(state), "sandboxkit", "quarantine")
-    if any(is_inside(place, root) for root in roots):
-        return os.path.join(_FALLBACK, f"sandboxkit-quarantine-{os.geteuid()}")
-    return place
+    place = os.path.join(os.path.realpath(state), "sandboxkit", name)
+    spare = os.path.join(_FALLBACK, f"sandboxkit-{name}-{os.geteuid()}")
+    return (spare if any(is_inside(place, root) for root in roots) else place), spare
 
 
 def _home(environ: Mapping[str, str]) -> str:
@@ -68,7 +80,7 @@ def readmit(directory: str) -> None:
     Gives the owner of *directory* back the right to look into it, which a box may have
     taken; other users' directories, and links, are left alone.
     """
-    with contextlib.suppress(OSError), _opened(directory) as fd:
+    with contextlib.suppress(OSError), opened(directory) as fd:
         if _lacks_owner(os.fstat(fd)):
             _add_mode(fd, _OWN)
 
@@ -102,7 +114,7 @@ class Quarantine:
         self._count += 1
         above, name = os.path.split(path)
         new = os.fsdecode(os.fsencode(f"{self._count}-{name}")[:_LONGEST_NAME])
-        with _opened(above) as folder:
+        with opened(above) as folder:
             try:
                 with self._open() as here, _permitted(folder, name):
                     kept = _move(folder, name, here, new)
@@ -116,7 +128,7 @@ class Quarantine:
     def _open(self) -> Iterator[int]:
         place = os.path.dirname(self.path)
         os.makedirs(place, mode=_OWN, exist_ok=True)
-        with _opened(place) as above:
+        with opened(place) as above:
             found = os.fstat(above)
             if found.st_uid != os.geteuid() or found.st_mode & 0o022:
                 raise PermissionError(errno.EPERM, "others can write the quarantine directory", place)
@@ -130,7 +142,7 @@ class Quarantine:
 
 
 @contextlib.contextmanager
-def _opened(path: str) -> Iterator[int]:
+def opened(path: str) -> Iterator[int]:
     """
     A descriptor of directory *path*, which has no symbolic link on the way.
     """

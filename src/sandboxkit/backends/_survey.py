@@ -20,6 +20,7 @@ from sandboxkit.backends._git import git_identity
 from sandboxkit.backends._layouts import layouts
 from sandboxkit.backends._patterns import denied_by_patterns
 from sandboxkit.backends._protection import Watched, protection
+from sandboxkit.backends._quarantine import WATCHED, state_places
 from sandboxkit.errors import SpecError
 from sandboxkit.model import Access, Control, access_of, is_inside
 from sandboxkit.process import interpreter
@@ -81,6 +82,8 @@ class Survey:
         tools: Readable directories of tools.
         runtime: What the in-box child needs to start: always readable.
         launcher: What this library executes or imports: never writable.
+        kept: What it notes for itself, where that lies in a writable directory: never
+            writable either, whatever the spec allows.
         denied: Existing credentials.
         protected: Existing names of the protection sets, in writable directories.
         watched: What cannot be held in place, and is looked at after the run.
@@ -109,6 +112,7 @@ class Survey:
     working_directory: str
     matched: tuple[str, ...] = ()
     gaps: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
 
 def survey(spec: SandboxSpec, *, programs: Iterable[str] = (), maps_ids: bool = True) -> Survey:
@@ -140,18 +144,20 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = (), maps_ids: bool = 
     who = identity(named, keeps_root=permits_root if maps_ids else takes_root)
     denied = _denied(home, who, spec.filesystem.tree())
     launcher = _launcher(programs)
+    kept = _kept(spec.filesystem.write)
     return Survey(
         identity=who,
         home=home,
         box_home=_box_home(home, system),
         kinds=_kinds(
-            [*owners, *layouts().private, *system, *tools, *runtime, *denied, *matched, *protected, *launcher]
+            [*owners, *layouts().private, *system, *tools, *runtime, *denied, *matched, *protected, *launcher, *kept]
         ),
         system=system,
         links=links,
         tools=tools,
         runtime=runtime,
         launcher=launcher,
+        kept=kept,
         denied=denied,
         protected=protected,
         watched=tuple(sets.watched.values()),
@@ -383,6 +389,29 @@ def _may_read(who: Identity, path: str) -> bool:
 
 
 # --- what this library itself runs from -------------------------------------------
+
+
+def _kept(roots: Iterable[str]) -> tuple[str, ...]:
+    """
+    Where this library notes what runs watch, as far as it lies in one of *roots*: made
+    where it is missing, because only what exists can be held.
+
+    Raises:
+        SpecError: It cannot be made.
+    """
+    found = []
+    for place in state_places(WATCHED, ()):
+        if not any(is_inside(place, root) or is_inside(root, place) for root in roots):
+            continue
+        try:
+            os.makedirs(place, mode=0o700, exist_ok=True)
+        except OSError as exc:
+            raise SpecError(
+                f"filesystem.write: {place!r}, where this library notes what runs are doing, cannot be made and held: "
+                f"{exc.strerror}; remove what stands there, or set XDG_STATE_HOME to a directory outside"
+            ) from exc
+        found.append(place)
+    return tuple(found)
 
 
 def _launcher(programs: Iterable[str]) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 Directories on the host that go when they are done with, however the application ends.
 
 While one is in use it is locked; the kernel lets go of the lock when the application
-dies, and the next that makes one of the same kind removes what it left.
+dies, and the next that makes one of the same kind removes what it left. One that was
+removed between its making and its lock is made anew.
 """
 
 from __future__ import annotations
@@ -12,17 +13,12 @@ import fcntl
 import os
 import shutil
 import tempfile
-import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["temporary_directory"]
-
-_YOUNG_SECONDS = 60.0
-"""A directory may have been made and not be locked yet."""
-
 
 @contextlib.contextmanager
 def temporary_directory(prefix: str) -> Iterator[str]:
@@ -32,13 +28,28 @@ def temporary_directory(prefix: str) -> Iterator[str]:
     """
     base = os.path.realpath(tempfile.gettempdir())
     _sweep(base, prefix)
-    root = tempfile.mkdtemp(prefix=prefix, dir=base)
-    lock = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    root, lock = _made(base, prefix)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield root
     finally:
         _remove(root)
+        os.close(lock)
+
+
+def _made(base: str, prefix: str) -> tuple[str, int]:
+    """
+    A new directory in *base*, and the descriptor that holds its lock.
+    """
+    while True:
+        root = tempfile.mkdtemp(prefix=prefix, dir=base)
+        try:
+            lock = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # another application took it for one that was left
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(lock).st_nlink:
+                return root, lock
         os.close(lock)
 
 
@@ -56,8 +67,7 @@ def _sweep(base: str, prefix: str) -> None:
 def _sweep_one(path: str) -> None:
     lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        seen = os.fstat(lock)
-        if seen.st_uid == os.geteuid() and time.time() - seen.st_ctime > _YOUNG_SECONDS:
+        if os.fstat(lock).st_uid == os.geteuid():
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _remove(path)
     finally:

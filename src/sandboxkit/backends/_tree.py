@@ -83,8 +83,10 @@ def box_tree(spec: SandboxSpec, survey: Survey) -> Tree:
     _hide(nodes, survey.matched)
     _hold(nodes, survey.protected)
     if not spec.filesystem.allow_host_interpreter_writes:
-        _refuse_inside(survey.launcher, spec.filesystem.write)
+        _refuse_inside(survey.launcher, spec.filesystem.write, _RUNS_FROM)
         _hold(nodes, survey.launcher)
+    _refuse_inside(survey.kept, spec.filesystem.write, _NOTES)
+    _hold(nodes, survey.kept)
     _pin(nodes)
     for path in survey.runtime:
         if Tree(nodes, frozenset()).at(path) in (None, Node.PRIVATE, Node.HIDDEN):
@@ -129,14 +131,17 @@ def _pin(nodes: dict[str, Node]) -> None:
             ancestor = posixpath.dirname(ancestor)
 
 
-def _refuse_inside(launcher: Iterable[str], roots: Iterable[str]) -> None:
+_RUNS_FROM = (
+    "this library itself runs from; run from another environment, or set filesystem.allow_host_interpreter_writes=true"
+)
+_NOTES = "this library notes in what runs are doing; write elsewhere"
+
+
+def _refuse_inside(paths: Iterable[str], roots: Iterable[str], why: str) -> None:
     for root in roots:
-        for path in launcher:
+        for path in paths:
             if is_inside(root, path):
-                raise SpecError(
-                    f"filesystem.write: {root!r} lies in {path!r}, which this library itself runs from; "
-                    "run from another environment, or set filesystem.allow_host_interpreter_writes=true"
-                )
+                raise SpecError(f"filesystem.write: {root!r} lies in {path!r}, which {why}")
 
 
 def _needed(nodes: Mapping[str, Node]) -> dict[str, Node]:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 END = 34  # the first signal nobody else uses: ends the box
 PR_SET_PDEATHSIG = 1
 PR_SET_SECCOMP = 22
+PR_CAPBSET_DROP = 24
 PR_SET_CHILD_SUBREAPER = 36
 SECCOMP_MODE_FILTER = 2
 SYS_CAPSET = {"x86_64": 126, "aarch64": 91}
@@ -102,6 +103,20 @@ def give_up_user(user: tuple[int, int] | None) -> None:
     os.setgroups([])
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
+
+
+def empty_bounding_set(machine: str) -> None:
+    """
+    Lets no program ever be given a capability, where the caller may say so: an ordinary
+    user may not, and no_new_privs says the same about every program.
+    """
+    for capability in range(64):
+        try:
+            syscall(SYS_PRCTL[machine], PR_CAPBSET_DROP, capability, 0, 0, 0)
+        except OSError as error:
+            if error.errno in (1, 22):  # EPERM; EINVAL behind the last there is
+                return
+            raise
 
 
 def give_up_capabilities(machine: str) -> None:
@@ -299,6 +314,7 @@ def supervise(order: dict[str, Any], report: int) -> None:
     step("descriptors", close_at_exec)
     step("privileges", syscall, prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     step("landlock", supervisor.scope, order["landlock"][4])
+    step("privileges", empty_bounding_set, machine)
     step("privileges", give_up_user, order["user"])
     step("privileges", give_up_capabilities, machine)
     step("privileges", syscall, prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from sandboxkit.model import LaunchPlan
 
-__all__ = ["Control", "broker_pid", "interpreter", "shutdown", "submit"]
+__all__ = ["Control", "broker_pid", "ensure_broker", "interpreter", "shutdown", "submit"]
 
 _BROKER = Path(__file__).with_name("_broker.py")
 _FIRST_SPARE_FD = 10
@@ -179,6 +179,16 @@ def broker_pid() -> int | None:
     """
     broker = _state.broker
     return broker.pid if broker else None
+
+
+def ensure_broker() -> int:
+    """
+    The broker's process id; it is started where there is none.
+
+    Raises:
+        BrokerError: It cannot be started.
+    """
+    return _broker().pid
 
 
 def shutdown() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import tempfile
 from typing import TYPE_CHECKING
 
 import anyio
@@ -316,3 +317,27 @@ async def test_a_closed_box_starts_nothing() -> None:
         pass
     with pytest.raises(BackendError, match="closed"):
         await box.run(["true"])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="not applicable: only root may be let keep its uid")
+async def test_a_working_directory_closed_to_a_powerless_root_is_told_with_the_remedy(workspace: Path) -> None:
+    workspace.chmod(0o700)
+    os.chown(workspace, 4242, 4242)
+    spec = SandboxSpec.read_only(workspace)
+    async with BubblewrapBackend().open(spec) as box:
+        assert (await box.run(["pwd"], cwd=str(workspace))).text().strip() == str(workspace)
+    lesser = SandboxSpec.read_only(workspace, allow_degraded={Control.PROCESS_ISOLATION})
+    async with BubblewrapBackend().open(lesser) as box:
+        with pytest.raises(SetupError, match=r"may not enter its working directory.*leave process\.isolation out of"):
+            await box.run(["pwd"], cwd=str(workspace))
+
+
+async def test_a_root_that_the_boxs_own_directories_would_cover_is_refused() -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+        for spec, field in (
+            (SandboxSpec.read_only(directory), "read"),
+            (SandboxSpec.workspace_write(directory), "write"),
+        ):
+            async with BubblewrapBackend().open(spec) as box:
+                with pytest.raises(SpecError, match=f"filesystem.{field}: '{directory}' lies in /dev"):
+                    await box.run(["true"])

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from tests.backends.landlock.conftest import SHARED, workspace
 from tests.conformance.conftest import gone, running
 
 from sandboxkit.backends import attack
+from sandboxkit.backends.landlock._scratch import scratch
 from sandboxkit.errors import BackendError, FileAccessError, ProgramNotExecutableError, ProgramNotFoundError
 from sandboxkit.model import Control, Grade, Limits, SandboxSpec, Termination
 
@@ -146,22 +146,29 @@ anyio.run(main)
 """
 
 
-async def test_what_a_killed_application_left_goes_with_the_next_box(
-    backend: LandlockBackend, ws: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from sandboxkit.backends.landlock import _scratch
-
+async def test_what_a_killed_application_left_goes_with_the_next_box(backend: LandlockBackend, ws: Path) -> None:
     done = subprocess.run([sys.executable, "-c", KILLED, str(ws)], capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     left = Path(done.stdout.strip()).parent
     assert left.is_dir()
-    async with backend.open(workspace(ws)):
-        assert left.is_dir()  # it might be young and not locked yet
-    monkeypatch.setattr(_scratch, "_YOUNG_SECONDS", 0.0)
-    time.sleep(0.01)
     async with backend.open(workspace(ws)) as box, backend.open(workspace(ws)):
         assert not left.exists()
         assert (await box.run(["sh", "-c", "echo x >$HOME/a"])).ok  # one that is open stays
+
+
+async def test_boxes_that_open_and_sweep_at_once_keep_their_directories() -> None:
+    """
+    One that was made and not locked yet looks like one that was left.
+    """
+
+    def many() -> None:
+        for _ in range(100):
+            with scratch(b"", None) as directory:
+                assert Path(directory, "home").is_dir()
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(4):
+            tasks.start_soon(anyio.to_thread.run_sync, many)
 
 
 async def test_a_box_that_is_left_ends_what_runs_in_it(backend: LandlockBackend, ws: Path) -> None:
@@ -216,7 +223,7 @@ async def test_boxes_of_one_user_cannot_reach_each_other(backend: LandlockBacken
     ):
         assert process.stdout
         home = (await process.stdout.receive()).decode().strip()
-        while len(running(marker)) > 1:  # noqa: ASYNC110 - what is to be sleep still has the words of the shell, and no event says when
+        while len(running(marker)) > 1:  # noqa: ASYNC110 - what is to be sleep still has the shell's words
             await anyio.sleep(0.02)
         (pid,) = running(marker)
         tried = await other.run(["sh", "-c", f"kill -0 {pid}; cat /proc/{pid}/environ; echo x >{home}/a; ls {home}"])

@@ -15,6 +15,7 @@ import pytest
 from tests.backends.landlock.conftest import IS_ROOT
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("backend")
@@ -44,6 +45,26 @@ anyio.run(main)
 FORBID = 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"'
 
 
+ROUTER = """
+import json, sys
+import anyio
+from sandboxkit import AutoSandboxRouter, SandboxSpec
+from sandboxkit.errors import EnforcementError
+
+async def main():
+    lesser = SandboxSpec.workspace_write(sys.argv[1], allow_degraded={"process.isolation", "limits.processes"})
+    router = AutoSandboxRouter()
+    result = (await router.route(["sh", "-c", "echo x >made"], spec=lesser)).result
+    said = {"backend": result.backend, "isolation": str(result.enforcement.grade("process.isolation")), "ok": result.ok}
+    try:
+        await router.route(["sh", "-c", "echo x >never"], spec=SandboxSpec.workspace_write(sys.argv[1]))
+    except EnforcementError as error:
+        said["refused"] = str(error)
+    print(json.dumps(said))
+
+anyio.run(main)
+"""
+
 CONTAINER = (
     "-all,+chown,+dac_override,+fsetid,+fowner,+mknod,+net_raw,+setgid,+setuid,+setfcap,+setpcap,+net_bind_service,"
     "+sys_chroot,+kill,+audit_write"
@@ -51,16 +72,26 @@ CONTAINER = (
 """The capabilities of a container's root. Source: moby, oci/caps/defaults.go."""
 
 
-def said(start: list[str], ws: Path) -> dict[str, Any]:
+NO_NAMESPACES = ("unshare", "--user", "--map-root-user", "--", "sh", "-c", FORBID, "sh")
+
+
+def started(start: Sequence[str], *argv: str) -> subprocess.CompletedProcess[str]:
     """
-    What the program says where *start* starts it.
+    *argv* where *start* starts it.
     """
     if not shutil.which(start[0]):
         pytest.skip(f"{start[0]} is not installed")
-    argv = [*start, sys.executable, "-c", PROGRAM, str(ws)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run([*start, *argv], capture_output=True, text=True, timeout=50, check=False)
     if "unshare failed" in done.stderr:
         pytest.skip(f"no user namespace can be made to forbid others in: {done.stderr.strip()}")
+    return done
+
+
+def said(start: Sequence[str], ws: Path, program: str = PROGRAM) -> dict[str, Any]:
+    """
+    What the program says where *start* starts it.
+    """
+    done = started(start, sys.executable, "-c", program, str(ws))
     assert done.returncode == 0, done.stderr
     answers: dict[str, Any] = json.loads(done.stdout)
     return answers
@@ -83,8 +114,26 @@ def check(answers: dict[str, Any], reason: str, ws: Path) -> None:
 
 
 def test_the_registry_takes_landlock_by_itself(ws: Path) -> None:
-    start = ["unshare", "--user", "--map-root-user", "--", "sh", "-c", FORBID, "sh"]
-    check(said(start, ws), "max_user_namespaces=0", ws)
+    check(said(NO_NAMESPACES, ws), "max_user_namespaces=0", ws)
+
+
+def test_the_router_steps_down_only_where_the_spec_says_so(ws: Path) -> None:
+    answers = said(NO_NAMESPACES, ws, ROUTER)
+    refused = answers.pop("refused")
+    assert answers == {"backend": "landlock", "isolation": "partial", "ok": True}
+    assert [path.name for path in ws.iterdir()] == ["made"]
+    assert "landlock: process.isolation is partial, enforced is required" in refused
+    assert "bubblewrap: user namespaces are" in refused
+    assert "max_user_namespaces=0" in refused
+
+
+def test_doctor_says_why_a_default_spec_runs_nowhere() -> None:
+    done = started(NO_NAMESPACES, sys.executable, "-m", "sandboxkit", "doctor")
+    *_, bubblewrap, landlock, rest = done.stdout.splitlines()
+    assert (done.returncode, done.stderr) == (1, "")
+    assert bubblewrap.startswith("a default spec does not run in bubblewrap: user namespaces are")
+    assert landlock.startswith("a default spec does not run in landlock: process.isolation is partial")
+    assert rest.startswith("commands can be run here only under a spec with allow_degraded = ['process.isolation'")
 
 
 @pytest.mark.skipif(not IS_ROOT, reason="only root can be a container's root")

@@ -15,6 +15,7 @@ import anyio.to_thread
 
 from sandboxkit.backends._cgroups import cgroups
 from sandboxkit.backends._contract import Detection, Facts, SandboxBackend
+from sandboxkit.backends._journal import finish_others
 from sandboxkit.backends._kernel import landlock_abi
 from sandboxkit.backends._launched import LaunchedSandbox, Mechanism
 from sandboxkit.backends._obstacles import Obstacle
@@ -83,6 +84,7 @@ class BubblewrapBackend(SandboxBackend):
             self._found = found if found.available else None  # what is missing may come
         if spec is None or not found.available:
             return found
+        finish_others()  # what they left would be taken for the user's own
         return replace(found, facts=_own(found.facts).surveyed(spec))
 
     def enforcement(self, spec: SandboxSpec, facts: Facts) -> Enforcement:

@@ -44,6 +44,22 @@ _STAGING = (
     ),
 )
 
+# What the child says that is the last before the command.
+_CHILD = (
+    Obstacle(
+        "the command's user may not enter its working directory: root whose process.isolation may be degraded "
+        "has no capability in the box, and others' private directories are closed to it as to any other user",
+        "leave process.isolation out of allow_degraded, so that the command gets a uid to which its directories "
+        "belong; or make the directory root's, or open it to others",
+        said=re.compile(r"step 'cwd' failed: Permission denied"),
+    ),
+    Obstacle(
+        "the working directory went away, or was replaced, while the box was made",
+        "start the command in another one, or again",
+        said=re.compile(r"step 'cwd' failed"),
+    ),
+)
+
 # What bwrap says, where no file of the kernel shows the cause.
 _SAID = (
     Obstacle(
@@ -86,7 +102,7 @@ def refusal(said: str) -> Obstacle:
     """
     if "control group in " in said:
         return Obstacle(said, _NO_GROUP)
-    known = _first(_STAGING, said) or obstacle(said) or _first(_SAID, said)
+    known = _first((*_STAGING, *_CHILD), said) or obstacle(said) or _first(_SAID, said)
     return known or Obstacle(said, "sandboxkit doctor shows what this machine has")
 
 

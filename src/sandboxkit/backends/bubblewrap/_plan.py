@@ -13,7 +13,7 @@ from sandboxkit.backends._tree import Node, Tree, box_tree, working_directory
 from sandboxkit.backends.bubblewrap._mounts import mounts
 from sandboxkit.confine import child_code, landlock_rules, rlimits, seccomp_filter
 from sandboxkit.errors import SpecError
-from sandboxkit.model import FIRST_FREE_FD, Confinement, LaunchPlan, Mount, PlanFile, Staging, Trace
+from sandboxkit.model import FIRST_FREE_FD, Confinement, LaunchPlan, Mount, PlanFile, Staging, Trace, is_inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -41,11 +41,12 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFact
 
     Raises:
         SpecError: The working directory is not visible in the box, or the spec makes
-            something writable that this library runs from.
+            something writable that this library runs from, or names something in /dev.
     """
     survey, program = facts.survey, facts.program
     if survey is None or program is None:
         raise SpecError("the machine was not looked at for this spec; call detect(spec) first")
+    _refuse_covered(spec)
     tree = box_tree(spec, survey)
     carriers = range(max((FIRST_FREE_FD - 1, *invocation.pass_fds)) + 1, _MANY)
     numbers = iter(carriers[len(invocation.pass_fds) :])
@@ -77,6 +78,26 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFact
         trace=Trace(_PROGRAMS, (program_filter,)),
         notes=_notes(spec, survey),
     )
+
+
+def _refuse_covered(spec: SandboxSpec) -> None:
+    """
+    The box has a /dev and a /proc of its own, which come last and cover what is named in
+    them: the command would find nothing there, and fail late and unclearly.
+
+    Raises:
+        SpecError: Something in them is named.
+    """
+    named = {"read": spec.filesystem.read, "write": spec.filesystem.write}
+    problems = [
+        f"filesystem.{field}: {path!r} lies in {own}, which is the box's own; copy it elsewhere, for example to /var/tmp"
+        for field, paths in named.items()
+        for path in paths
+        for own in ("/dev", "/proc")
+        if is_inside(path, own)
+    ]
+    if problems:
+        raise SpecError(*problems)
 
 
 def _notes(spec: SandboxSpec, survey: Survey) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sandboxkit.backends._contract import Detection, Facts, SandboxBackend
+from sandboxkit.backends._journal import finish_others
 from sandboxkit.backends._kernel import landlock_abi
 from sandboxkit.backends._launched import LaunchedSandbox, Mechanism
 from sandboxkit.backends.landlock._detect import refusal, unusable
@@ -77,7 +78,10 @@ class LandlockBackend(SandboxBackend):
         reason = f"the kernel has Landlock ABI {facts.kernel_abi}"
         if facts.abi < facts.kernel_abi:
             reason += f", of which ABI {facts.abi} is used"
-        return Detection(True, reason, "", facts if spec is None else facts.surveyed(spec))
+        if spec is None:
+            return Detection(True, reason, "", facts)
+        finish_others()  # what they left would be taken for the user's own
+        return Detection(True, reason, "", facts.surveyed(spec))
 
     def enforcement(self, spec: SandboxSpec, facts: Facts) -> Enforcement:
         """

@@ -89,7 +89,6 @@ async def test_a_root_caller_keeps_its_files(boxes: Boxes, repository: Path) -> 
     )
     *seen, uid = result.check().text().split()
     assert seen == [uid] * 3, "in the box, the workspace belongs to the command"
-    assert (int(uid) == 0) is False
     assert (before.st_uid, before.st_gid) == owner
     assert {(p.stat().st_uid, p.stat().st_gid) for p in (repository / "README.md", repository / "d/f")} == {owner}
 
@@ -161,7 +160,8 @@ async def test_an_activated_environment_outside_the_workspace(
     argv = ["python", "-c", f"import thing, sys; print(sys.prefix); open({str(packages / 'evil.pth')!r}, 'w')"]
     result = await boxes.run(SandboxSpec.workspace_write(ws), argv)
     assert result.text() == f"from the environment\n{environment}\n"
-    assert "Read-only file system" in result.text("stderr")
+    assert any(text in result.text("stderr") for text in ("Read-only file system", "Permission denied"))
+    assert not (packages / "evil.pth").exists()
 
 
 async def test_an_environment_in_the_workspace(boxes: Boxes, ws: Path) -> None:
@@ -187,7 +187,8 @@ async def test_a_workspace_in_the_real_home(boxes: Boxes, repository: Path) -> N
         (root / "beside").write_text("secret")
         script = f"git add . && git commit -q --allow-empty -m inside && cat {root}/beside; ls -A {root}"
         result = await boxes.run(SandboxSpec.workspace_write(root / "ws"), ["sh", "-c", script])
-        assert (result.text(), "No such file" in result.text("stderr")) == ("ws\n", True), result
+        assert result.text() in ("ws\n", ""), "the neighbours are not listed, if the home can be listed at all"
+        assert any(text in result.text("stderr") for text in ("No such file", "Permission denied")), result
         log = subprocess.run(["git", "log", "--format=%s"], cwd=root / "ws", capture_output=True, text=True, check=True)
         assert log.stdout == "inside\nfirst\n"
 
