@@ -370,6 +370,18 @@ ENDS = {
     "an orphan": "(sleep 0.2; echo late) & exit 4",
     "a flood of children": "for i in $(seq 40); do /bin/true & done; wait; echo $?",
     "a pipe": "seq 1000 | sort -r | head -3",
+    "threads that end at once": (
+        "exec python3 -c 'import _thread, os, time\n"
+        "def spin():\n  while True: os.getppid()\n"
+        "for _ in range(20): _thread.start_new_thread(spin, ())\ntime.sleep(0.2); os._exit(6)'"
+    ),
+    "another program in a thread": (
+        "exec python3 -c 'import _thread, os, time\n"
+        '_thread.start_new_thread(os.execv, ("/bin/sh", ["sh", "-c", "echo here; exit 5"])); time.sleep(9)\''
+    ),
+    "children killed while they work": (
+        "exec 2>/dev/null; for i in 1 2 3 4 5 6; do (while :; do /bin/true; done) & done; sleep 0.3; kill -9 $(jobs -p); wait; echo $?"
+    ),
     "errors": "cat /none; ls /none; cd /none",
 }
 
@@ -507,6 +519,19 @@ async def test_a_killed_tracer_takes_the_box_along(backend: SandboxBackend, plac
     assert (result.termination, result.explained) == (Termination.KILLED, False)
     assert "ended before it could report" in result.explain_gap
     assert _running(marker) == []
+
+
+async def test_small_limits_leave_room_for_the_command_as_without(backend: SandboxBackend, place: Path) -> None:
+    degraded = frozenset({Control.LIMITS_PROCESSES, Control.LIMITS_MEMORY, Control.PROCESS_ISOLATION})
+    limits = Limits(processes=8, memory_bytes=64 << 20)
+    spec = spec_for(backend, place / "ws", limits=limits).model_copy(update={"allow_degraded": degraded})
+    async with backend.open(spec) as box:
+        plain = await box.run(["/bin/sh", "-c", "/bin/true | /bin/true; exit 4"])
+        traced = await box.run(["/bin/sh", "-c", "/bin/true | /bin/true; exit 4"], explain=True)
+    assert (plain.exit_code, traced.exit_code, traced.explained) == (4, 4, True)
+    if plain.usage and plain.usage.tree_processes_peak is not None and traced.usage:
+        assert traced.usage.tree_processes_peak is not None
+        assert traced.usage.tree_processes_peak <= plain.usage.tree_processes_peak + 1
 
 
 async def test_a_program_sees_no_tracer(bubblewrap: SandboxBackend, place: Path) -> None:
