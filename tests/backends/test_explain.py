@@ -461,14 +461,15 @@ async def test_many_at_once(backend: SandboxBackend, place: Path) -> None:
     assert sorted(len(of(result, "read")) > 0 for result in results) == [False] * 6 + [True] * 6
 
 
-async def test_nothing_is_left_of_a_killed_application(backend: SandboxBackend, place: Path) -> None:
+@pytest.mark.parametrize("with_broker", [False, True], ids=["alone", "with its broker"])
+async def test_nothing_is_left_of_a_killed_application(with_broker: bool, backend: SandboxBackend, place: Path) -> None:
     program = (
-        "import sys, anyio\nfrom tests.backends.test_explain import *\n"
+        "import sys, anyio\nfrom tests.backends.test_explain import *\nfrom sandboxkit.process import broker_pid\n"
         "async def main():\n"
         f"  backend = {type(backend).__name__}()\n"
         "  async with backend.open(spec_for(backend, Path(sys.argv[1]) / 'ws')) as box:\n"
         "    async with box.start(['/bin/sh', '-c', 'echo up; while :; do sleep 0.01; done # ' + sys.argv[2]], explain=True) as p:\n"
-        "      print((await p.stdout.receive()).decode(), flush=True)\n      await anyio.sleep(60)\n"
+        "      await p.stdout.receive(); print(broker_pid(), flush=True); await anyio.sleep(60)\n"
         "anyio.run(main)"
     )
     marker = f"h-{os.getpid()}-{time.monotonic_ns()}"
@@ -477,8 +478,10 @@ async def test_nothing_is_left_of_a_killed_application(backend: SandboxBackend, 
         [sys.executable, "-c", program, str(place), marker], stdout=subprocess.PIPE, env=environment
     ) as application:
         assert application.stdout
-        assert application.stdout.readline() == b"up\n"
+        broker = int(application.stdout.readline())
         assert _running(marker)
+        if with_broker:
+            os.kill(broker, signal.SIGKILL)
         application.kill()
     deadline = time.monotonic() + 3
     while _running(marker) and time.monotonic() < deadline:

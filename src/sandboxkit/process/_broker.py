@@ -828,13 +828,14 @@ class Broker:
         writes to *found* what they were refused. Ends as the program did.
         """
         owner = os.getppid()
-        libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
         gate = os.pipe2(os.O_CLOEXEC)
         try:
             launcher = self.start_program(order, fds, report, gate)
         except (OSError, ValueError, KeyError, TypeError) as error:
             os.write(told, json.dumps(failure(error)).encode())
             return
+        # Not before: taking another uid and coming back has cleared it.
+        libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
         module, verdict = import_beside("_tracer"), import_beside("_verdict", "confine")
         for group in order["groups"]["groups"] if order["groups"] else ():
             import_beside("_leaves").go(group["home"])  # or the box's limits would be ours, too
