@@ -537,6 +537,26 @@ async def test_small_limits_leave_room_for_the_command_as_without(backend: Sandb
         assert traced.usage.tree_processes_peak <= plain.usage.tree_processes_peak + 1
 
 
+NONSENSE = """
+import ctypes, os, random, sys
+libc = ctypes.CDLL(None)
+chance = random.Random(int(sys.argv[1]))
+values = [0, 1, 3, -1, -100, 8, 1 << 63, (1 << 64) - 1, id(b"x"), ctypes.addressof(ctypes.create_string_buffer(b"/out/" * 900))]
+numbers = [n for n in range(470) if n not in (34, 56, 57, 58, 60, 62, 200, 231, 234, 0, 7, 23, 35, 61, 128, 130, 247, 270, 271)]
+for _ in range(1500):
+    libc.syscall(chance.choice(numbers), *(ctypes.c_long(chance.choice(values)) for _ in range(6)))
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers left out are those of x86_64")
+@pytest.mark.parametrize("seed", range(4))
+async def test_calls_without_sense_do_not_end_the_tracer(seed: int, backend: SandboxBackend, place: Path) -> None:
+    async with backend.open(spec_for(backend, place / "ws")) as box:
+        result = await box.run([*PYTHON, NONSENSE, str(seed)], timeout=10, explain=True)
+    assert result.termination is not Termination.KILLED
+    assert "ended before" not in result.explain_gap
+
+
 async def test_a_program_sees_no_tracer(bubblewrap: SandboxBackend, place: Path) -> None:
     result = await explained(bubblewrap, spec_for(bubblewrap, place / "ws"), ["grep", "TracerPid", "/proc/self/status"])
     assert result.text().split() == ["TracerPid:", "0"]

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import json
 import os
 import posixpath
 import signal
@@ -302,7 +303,10 @@ class Refusals:
         """
         where, size = arguments[row["address"]], arguments[row["size"]] if "size" in row else 0
         if row.get("is_message"):
-            where, size = struct.unpack("=QI", memory.read(where, 12))
+            header = memory.read(where, 12)
+            if len(header) < 12:
+                raise Unreadable
+            where, size = struct.unpack("=QI", header)
         if not where or (act := row["kind"]) not in ("connect", "bind"):
             return None
         family, address, port = address_of(memory.read(where, min(size, 128)))
@@ -508,3 +512,31 @@ class Tracer:
             if entered is None or answer < 0xFFFFFFFFFFFFF001 or (error := (1 << 64) - answer) not in POSSIBLE:
                 return
             self.refusals.take(pid, *entered, error)
+
+
+def trace(launcher: int, order: dict[str, Any], verdict: Any, *, told: int, gate: int, found: int) -> int:
+    """
+    Follows *launcher*, a child that waits at *gate*, and all that comes of it, to the end.
+    Where that is forbidden it runs all the same.
+
+    Args:
+        launcher: Its process id.
+        order: What is looked at; see `Refusals`, and `programs` of `Tracer`.
+        verdict: The module that runs filters.
+        told: Where the launcher's process id is told once it is attached to.
+        gate: Where a byte lets the launcher go on.
+        found: A file for the report.
+
+    Returns:
+        The launcher's exit code, or 128 and the number of the signal that ended it.
+    """
+    tracer = Tracer(launcher, order["programs"], Refusals(order, verdict))
+    problem = tracer.seize()
+    os.write(told, json.dumps({"launcher": launcher}).encode())
+    os.close(told)
+    os.write(gate, b"1")
+    os.close(gate)
+    status = os.waitpid(launcher, 0)[1] if problem else tracer.follow()
+    said = {"problem": problem} if problem else {"is_on": tracer.is_on, **tracer.refusals.report()}
+    os.write(found, json.dumps(said).encode())
+    return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
