@@ -370,6 +370,18 @@ ENDS = {
     "an orphan": "(sleep 0.2; echo late) & exit 4",
     "a flood of children": "for i in $(seq 40); do /bin/true & done; wait; echo $?",
     "a pipe": "seq 1000 | sort -r | head -3",
+    "threads that end at once": (
+        "exec python3 -c 'import _thread, os, time\n"
+        "def spin():\n  while True: os.getppid()\n"
+        "for _ in range(20): _thread.start_new_thread(spin, ())\ntime.sleep(0.2); os._exit(6)'"
+    ),
+    "another program in a thread": (
+        "exec python3 -c 'import _thread, os, time\n"
+        '_thread.start_new_thread(os.execv, ("/bin/sh", ["sh", "-c", "echo here; exit 5"])); time.sleep(9)\''
+    ),
+    "children killed while they work": (
+        "exec 2>/dev/null; for i in 1 2 3 4 5 6; do (while :; do /bin/true; done) & done; sleep 0.3; kill -9 $(jobs -p); wait; echo $?"
+    ),
     "errors": "cat /none; ls /none; cd /none",
 }
 
@@ -449,14 +461,15 @@ async def test_many_at_once(backend: SandboxBackend, place: Path) -> None:
     assert sorted(len(of(result, "read")) > 0 for result in results) == [False] * 6 + [True] * 6
 
 
-async def test_nothing_is_left_of_a_killed_application(backend: SandboxBackend, place: Path) -> None:
+@pytest.mark.parametrize("with_broker", [False, True], ids=["alone", "with its broker"])
+async def test_nothing_is_left_of_a_killed_application(with_broker: bool, backend: SandboxBackend, place: Path) -> None:
     program = (
-        "import sys, anyio\nfrom tests.backends.test_explain import *\n"
+        "import sys, anyio\nfrom tests.backends.test_explain import *\nfrom sandboxkit.process import broker_pid\n"
         "async def main():\n"
         f"  backend = {type(backend).__name__}()\n"
         "  async with backend.open(spec_for(backend, Path(sys.argv[1]) / 'ws')) as box:\n"
         "    async with box.start(['/bin/sh', '-c', 'echo up; while :; do sleep 0.01; done # ' + sys.argv[2]], explain=True) as p:\n"
-        "      print((await p.stdout.receive()).decode(), flush=True)\n      await anyio.sleep(60)\n"
+        "      await p.stdout.receive(); print(broker_pid(), flush=True); await anyio.sleep(60)\n"
         "anyio.run(main)"
     )
     marker = f"h-{os.getpid()}-{time.monotonic_ns()}"
@@ -465,8 +478,10 @@ async def test_nothing_is_left_of_a_killed_application(backend: SandboxBackend, 
         [sys.executable, "-c", program, str(place), marker], stdout=subprocess.PIPE, env=environment
     ) as application:
         assert application.stdout
-        assert application.stdout.readline() == b"up\n"
+        broker = int(application.stdout.readline())
         assert _running(marker)
+        if with_broker:
+            os.kill(broker, signal.SIGKILL)
         application.kill()
     deadline = time.monotonic() + 3
     while _running(marker) and time.monotonic() < deadline:
@@ -496,7 +511,7 @@ async def test_a_killed_tracer_takes_the_box_along(backend: SandboxBackend, plac
     ):
         assert process.stdout
         await process.stdout.receive()
-        (command,) = [line.split()[0] for line in _running(marker) if "/bin/sh" in line]
+        command = min(int(line.split()[0]) for line in _running(marker) if "/bin/sh" in line)  # others are to be sleep
         (tracer,) = [
             int(row.split()[1])
             for row in Path(f"/proc/{command}/status").read_text().splitlines()
@@ -507,6 +522,39 @@ async def test_a_killed_tracer_takes_the_box_along(backend: SandboxBackend, plac
     assert (result.termination, result.explained) == (Termination.KILLED, False)
     assert "ended before it could report" in result.explain_gap
     assert _running(marker) == []
+
+
+async def test_small_limits_leave_room_for_the_command_as_without(backend: SandboxBackend, place: Path) -> None:
+    degraded = frozenset({Control.LIMITS_PROCESSES, Control.LIMITS_MEMORY, Control.PROCESS_ISOLATION})
+    limits = Limits(processes=8, memory_bytes=64 << 20)
+    spec = spec_for(backend, place / "ws", limits=limits).model_copy(update={"allow_degraded": degraded})
+    async with backend.open(spec) as box:
+        plain = await box.run(["/bin/sh", "-c", "/bin/true | /bin/true; exit 4"])
+        traced = await box.run(["/bin/sh", "-c", "/bin/true | /bin/true; exit 4"], explain=True)
+    assert (plain.exit_code, traced.exit_code, traced.explained) == (4, 4, True)
+    if plain.usage and plain.usage.tree_processes_peak is not None and traced.usage:
+        assert traced.usage.tree_processes_peak is not None
+        assert traced.usage.tree_processes_peak <= plain.usage.tree_processes_peak + 1
+
+
+NONSENSE = """
+import ctypes, os, random, sys
+libc = ctypes.CDLL(None)
+chance = random.Random(int(sys.argv[1]))
+values = [0, 1, 3, -1, -100, 8, 1 << 63, (1 << 64) - 1, id(b"x"), ctypes.addressof(ctypes.create_string_buffer(b"/out/" * 900))]
+numbers = [n for n in range(470) if n not in (34, 56, 57, 58, 60, 62, 200, 231, 234, 0, 7, 23, 35, 61, 128, 130, 247, 270, 271)]
+for _ in range(1500):
+    libc.syscall(chance.choice(numbers), *(ctypes.c_long(chance.choice(values)) for _ in range(6)))
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers left out are those of x86_64")
+@pytest.mark.parametrize("seed", range(4))
+async def test_calls_without_sense_do_not_end_the_tracer(seed: int, backend: SandboxBackend, place: Path) -> None:
+    async with backend.open(spec_for(backend, place / "ws")) as box:
+        result = await box.run([*PYTHON, NONSENSE, str(seed)], timeout=10, explain=True)
+    assert result.termination is not Termination.KILLED
+    assert "ended before" not in result.explain_gap
 
 
 async def test_a_program_sees_no_tracer(bubblewrap: SandboxBackend, place: Path) -> None:

@@ -26,6 +26,7 @@ import resource  # noqa: TC003 - wait4 needs it, and later an unprivileged uid m
 import sys
 
 from sandboxkit.confine._child import (
+    CHILD,
     FORWARDED,
     PR_SET_DUMPABLE,
     PR_SET_NO_NEW_PRIVS,
@@ -144,6 +145,7 @@ def become(order: dict[str, Any]) -> NoReturn:
     environment = dict(order["environment"])
     for number in (*FORWARDED, *RESET, END):
         _signal.signal(number, _signal.SIG_DFL)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
     step("session", os.setsid)
     step("cwd", os.chdir, order["cwd"])
     for here, there in order["pass_fds"]:
@@ -206,41 +208,38 @@ def parent_of(pid: str) -> int:
 
 class Supervisor:
     """
-    The command's parent, and the end of everything the command started.
+    The command's parent, and the end of everything the command started. Its signals are
+    blocked and fetched one by one, as in `_child`.
     """
 
     def __init__(self) -> None:
         self.command = 0
-        self.early: list[int] = []
         self.is_scoped = False
-        self.is_ending = False
 
     def listen(self) -> None:
         """
         Takes the signals that are meant for the command, and the one that ends the box.
         """
-        for number in FORWARDED:
-            _signal.signal(number, self.forward)
-        _signal.signal(END, self.end)
+        _signal.pthread_sigmask(_signal.SIG_BLOCK, (*FORWARDED, CHILD, END))
 
-    def forward(self, number: int, frame: object) -> None:
+    @property
+    def is_ending(self) -> bool:
         """
-        Hands signal *number* to the command, now or once it runs.
+        Whether the box is to end and that was not done yet.
         """
-        if not self.command:
-            self.early.append(number)
-            return
-        try:
-            os.kill(self.command, number)
-        except ProcessLookupError:
-            pass  # it has just ended
+        return END in _signal.sigpending()
 
-    def end(self, number: int, frame: object) -> None:
+    def take(self, number: int) -> None:
         """
-        Ends everything the command started, now.
+        Acts on signal *number*: hands it to the command, or ends everything it started.
         """
-        self.is_ending = True
-        self.kill_all()
+        if number == END:
+            self.kill_all()
+        elif number != CHILD:
+            try:
+                os.kill(self.command, number)
+            except ProcessLookupError:
+                pass  # it has just ended
 
     def scope(self, abi: int) -> None:
         """
@@ -283,12 +282,12 @@ class Supervisor:
         The command's wait status and usage; other children are only collected. A command
         that has itself traced by its parent is stopped, not ended.
         """
-        for number in self.early:
-            self.forward(number, None)
         while True:
-            pid, status, usage = os.wait4(-1, 0)
+            pid, status, usage = os.wait4(-1, os.WNOHANG)
             if pid == self.command and not os.WIFSTOPPED(status):
                 return status, usage
+            if pid == 0:
+                self.take(_signal.sigwait((*FORWARDED, CHILD, END)))
 
     def clear(self) -> None:
         """
@@ -324,8 +323,6 @@ def supervise(order: dict[str, Any], report: int) -> None:
         os._exit(125)
     supervisor.command = begin(order)
     os.write(report, b'{"started": 1}\n')
-    if supervisor.is_ending:
-        supervisor.kill_all()
     status, usage = supervisor.wait()
     supervisor.clear()
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -1

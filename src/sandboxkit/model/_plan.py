@@ -223,8 +223,8 @@ class Trace:
     What it takes to follow a command and see what it is refused.
 
     Attributes:
-        programs: How many programs the launcher executes, itself the first, before one of
-            its processes executes the command.
+        programs: How many processes execute a program, the launcher the first, before one
+            of them executes the command.
         filters: The seccomp programs the command runs under: they tell which refusals
             were theirs.
     """

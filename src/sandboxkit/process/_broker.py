@@ -10,9 +10,10 @@ of it, because a forked worker keeps the channel open.
 Runs under `python -I -S`, standard library only, and imports nothing of the package.
 
 Channel (SEQPACKET): one datagram a launch, with descriptors attached: a control
-socket, a memfd with the plan as JSON, then what the plan's `fds` names. On the control
-socket the broker reports once, when all has ended, as a JSON object; the application
-sends `kill` or `signal N`, and closing the socket kills.
+socket, a memfd with the plan as JSON, then what the plan's `fds` names, and last, where it
+says `trace`, a file for what the command was refused. On the control socket the broker
+reports once, when all has ended, as a JSON object; the application sends `kill` or
+`signal N`, and closing the socket kills.
 
 Source: pidfd_open(2), prctl(2) PR_SET_CHILD_SUBREAPER, openat2(2), mount_setattr(2),
 open_tree(2), move_mount(2), user_namespaces(7).
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from sandboxkit.process import _leaves, _tracer
+    from sandboxkit.process import _leaves
 
 MAX_FDS = 250
 PATIENCE = 3.0  # seconds a supervisor has to end its box
@@ -804,56 +805,58 @@ class Broker:
         others, and the uid and mounts that `stage` changes are the whole process's.
         """
         found = fds.pop()
-        if order["staging"]:
-            self.namespaces(order["staging"])  # kept here for later runs, too
-        ready, told = os.pipe2(os.O_CLOEXEC)
-        pid = os.fork()
-        if pid == 0:
-            try:
-                self.trace(order, fds, report, found, told)
-            finally:
-                os._exit(70)
-        os.close(told)
-        os.close(found)
-        with open(ready, "rb") as file:
-            answer = json.loads(file.read() or b"{}")
+        try:
+            if order["staging"]:
+                self.namespaces(order["staging"])  # kept here for later runs, too
+            pid, answer = self.fork_tracer(order, fds, report, found)
+        finally:
+            os.close(found)
         if "launcher" in answer:
             return pid, int(answer["launcher"])
         os.waitpid(pid, 0)
         raise LaunchFailure(answer or {"error": "broker", "errno": errno.EIO, "text": "the tracer ended"})
 
-    def trace(self, order: dict[str, Any], fds: list[int], report: int, found: int, told: int) -> None:
+    def fork_tracer(self, order: dict[str, Any], fds: list[int], report: int, found: int) -> tuple[int, dict[str, Any]]:
         """
-        In the tracer: starts the program of *order*, follows its processes to the end and
-        writes to *found* what they were refused. Ends as the program did.
+        The process id of a new tracer, and what it says once the program was started.
         """
-        owner = os.getppid()
-        libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+        owner, (ready, told) = os.getpid(), os.pipe2(os.O_CLOEXEC)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    self.trace(order, fds, report, found, told, owner)
+                finally:
+                    os._exit(70)
+            os.close(told)
+            told = -1
+            with open(ready, "rb", closefd=False) as file:
+                answer: dict[str, Any] = json.loads(file.read() or b"{}")
+            return pid, answer
+        finally:
+            close_all([fd for fd in (ready, told) if fd >= 0])
+
+    def trace(self, order: dict[str, Any], fds: list[int], report: int, found: int, told: int, owner: int) -> None:
+        """
+        In the tracer of the broker *owner*: starts the program of *order*, follows its
+        processes to the end and writes to *found* what they were refused. Ends as the
+        program did.
+        """
         gate = os.pipe2(os.O_CLOEXEC)
         try:
             launcher = self.start_program(order, fds, report, gate)
         except (OSError, ValueError, KeyError, TypeError) as error:
             os.write(told, json.dumps(failure(error)).encode())
             return
-        module, verdict = import_beside("_tracer"), import_beside("_verdict", "confine")
+        # Not before: taking another uid and coming back has cleared it.
+        libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+        tracer, verdict = import_beside("_tracer"), import_beside("_verdict", "confine")
         for group in order["groups"]["groups"] if order["groups"] else ():
             import_beside("_leaves").go(group["home"])  # or the box's limits would be ours, too
         keep_only([report, found, told, gate[1]])
-        tracer: _tracer.Tracer = module.Tracer(
-            launcher, order["trace"]["programs"], module.Refusals(order["trace"], verdict)
-        )
-        problem = tracer.seize()
-        os.write(told, json.dumps({"launcher": launcher}).encode())
-        os.close(told)
-        os.close(report)
-        if os.getppid() != owner:
-            os._exit(70)
-        os.write(gate[1], b"1")
-        os.close(gate[1])
-        status = os.waitpid(launcher, 0)[1] if problem else tracer.follow()
-        said = {"problem": problem} if problem else {"is_on": tracer.is_on, **tracer.refusals.report()}
-        os.write(found, json.dumps(said).encode())
-        os._exit(os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status))
+        os.close(report)  # the box's end is seen by its last writer
+        if os.getppid() == owner:
+            os._exit(tracer.trace(launcher, order["trace"], verdict, told=told, gate=gate[1], found=found))
 
     def open_nursery(self) -> _leaves.Nursery:
         """

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import json
 import os
 import posixpath
 import signal
@@ -219,6 +220,7 @@ class Refusals:
         self.dropped = 0
         self.unread = 0
         self.space = os.stat("/proc/self/ns/pid").st_ino
+        self.mounted_on_demand = automounts()
 
     def take(self, pid: int, number: int, arguments: tuple[int, ...], error: int) -> None:
         """
@@ -289,7 +291,7 @@ class Refusals:
             for directory, path in row["places"]
         ]
         if error == errno.ENOENT:
-            return {"act": act, "paths": paths} if is_hidden(memory, paths, act) else None
+            return {"act": act, "paths": paths} if self.is_hidden(memory, paths, act) else None
         counts = error in (ENTRIES if act == "entry" else DENIED) or is_filtered
         return {"act": act, "paths": paths} if counts else None
 
@@ -301,7 +303,10 @@ class Refusals:
         """
         where, size = arguments[row["address"]], arguments[row["size"]] if "size" in row else 0
         if row.get("is_message"):
-            where, size = struct.unpack("=QI", memory.read(where, 12))
+            header = memory.read(where, 12)
+            if len(header) < 12:
+                raise Unreadable
+            where, size = struct.unpack("=QI", header)
         if not where or (act := row["kind"]) not in ("connect", "bind"):
             return None
         family, address, port = address_of(memory.read(where, min(size, 128)))
@@ -309,7 +314,7 @@ class Refusals:
             base = "" if address.startswith("/") else memory.link("cwd")
             paths = [memory.real(f"{base}/{address}", True)]
             counts = error in DENIED or (
-                error == errno.ENOENT and is_hidden(memory, paths, "read" if act == "connect" else "entry")
+                error == errno.ENOENT and self.is_hidden(memory, paths, "read" if act == "connect" else "entry")
             )
             return {"act": act, "paths": paths} if counts else None
         if family == "abstract":
@@ -335,6 +340,25 @@ class Refusals:
             return None
         return {"act": "signal", "address": str(target)}
 
+    def is_hidden(self, memory: Memory, paths: list[str], act: str) -> bool:
+        """
+        Whether what is missing in the box is on the host: each of the paths, or for what
+        would be made its directory, of which at least one is not in the box.
+
+        Raises:
+            Unreadable: It must not be looked for.
+        """
+        places = []
+        for path in paths:
+            if path.startswith("/proc/"):
+                return False  # of other processes
+            if any(path == place or path.startswith(f"{place}/") for place in self.mounted_on_demand):
+                raise Unreadable
+            places.append(posixpath.dirname(path) if act in ("entry", "create") else path)
+            if not os.path.lexists(places[-1]):
+                return False
+        return not all(os.path.lexists(f"{memory.proc}/root{place}") for place in places)
+
     def report(self) -> dict[str, Any]:
         """
         All of it, ready for JSON.
@@ -357,19 +381,16 @@ def act_of(row: dict[str, Any], arguments: tuple[int, ...]) -> str:
     return str(row["kind"])
 
 
-def is_hidden(memory: Memory, paths: list[str], act: str) -> bool:
+def automounts() -> tuple[str, ...]:
     """
-    Whether what is missing in the box is on the host: each of the paths, or for what
-    would be made its directory, of which at least one is not in the box.
+    Where this mount namespace mounts what is asked for: merely to look at a path there
+    may reach another machine, which a command without network must not bring about.
+
+    Source: autofs(5), proc_pid_mountinfo(5).
     """
-    places = []
-    for path in paths:
-        if path.startswith("/proc/"):
-            return False  # of other processes
-        places.append(posixpath.dirname(path) if act in ("entry", "create") else path)
-        if not os.path.lexists(places[-1]):
-            return False
-    return not all(os.path.lexists(f"{memory.proc}/root{place}") for place in places)
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        rows = [row.split() for row in file]
+    return tuple(row[4] for row in rows if row[row.index("-") + 1] == "autofs")
 
 
 def program_of(pid: int) -> str:
@@ -393,7 +414,7 @@ class Tracer:
 
     Args:
         launcher: The process all others come from, a child of this one.
-        programs: How many programs are executed before the command's own is.
+        programs: How many processes execute a program before the command's own does.
         refusals: Where they are noted.
     """
 
@@ -401,7 +422,7 @@ class Tracer:
         self.launcher = launcher
         self.programs = programs
         self.refusals = refusals
-        self.executed = 0
+        self.executed: set[int] = set()
         self.quiet: set[int] = {launcher}
         self.calls: dict[int, tuple[int, tuple[int, ...]]] = {}
         self.info = ctypes.create_string_buffer(INFO.size)
@@ -411,7 +432,7 @@ class Tracer:
         """
         Whether the command has been executed. What builds the box before is not looked at.
         """
-        return self.executed > self.programs
+        return len(self.executed) > self.programs
 
     def seize(self) -> int:
         """
@@ -466,11 +487,12 @@ class Tracer:
 
     def execute(self, pid: int) -> None:
         """
-        Counts an executed program; the one after the launchers is the command.
+        Counts the processes that execute a program: the one after the launchers becomes
+        the command. A launcher may be a script that executes another program.
         """
         self.calls.pop(pid, None)
         if not self.is_on:
-            self.executed += 1
+            self.executed.add(pid)
             if self.is_on:
                 self.quiet.discard(pid)
 
@@ -490,3 +512,31 @@ class Tracer:
             if entered is None or answer < 0xFFFFFFFFFFFFF001 or (error := (1 << 64) - answer) not in POSSIBLE:
                 return
             self.refusals.take(pid, *entered, error)
+
+
+def trace(launcher: int, order: dict[str, Any], verdict: Any, *, told: int, gate: int, found: int) -> int:
+    """
+    Follows *launcher*, a child that waits at *gate*, and all that comes of it, to the end.
+    Where that is forbidden it runs all the same.
+
+    Args:
+        launcher: Its process id.
+        order: What is looked at; see `Refusals`, and `programs` of `Tracer`.
+        verdict: The module that runs filters.
+        told: Where the launcher's process id is told once it is attached to.
+        gate: Where a byte lets the launcher go on.
+        found: A file for the report.
+
+    Returns:
+        The launcher's exit code, or 128 and the number of the signal that ended it.
+    """
+    tracer = Tracer(launcher, order["programs"], Refusals(order, verdict))
+    problem = tracer.seize()
+    os.write(told, json.dumps({"launcher": launcher}).encode())
+    os.close(told)
+    os.write(gate, b"1")
+    os.close(gate)
+    status = os.waitpid(launcher, 0)[1] if problem else tracer.follow()
+    said = {"problem": problem} if problem else {"is_on": tracer.is_on, **tracer.refusals.report()}
+    os.write(found, json.dumps(said).encode())
+    return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
