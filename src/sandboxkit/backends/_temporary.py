@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["temporary_directory"]
 
+
 @contextlib.contextmanager
 def temporary_directory(prefix: str) -> Iterator[str]:
     """
