@@ -39,6 +39,7 @@ Kind = Literal["directory", "file"]
 _SPARE_ID = 1_900_000_000
 _SPARE_IDS = 1000
 _WHOLE_RANGE = 0xFFFFFFFF
+_KEY_LISTS = ("/proc/keys", "/proc/key-users")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,8 @@ class Survey:
         tools: Readable directories of tools.
         runtime: What the in-box child needs to start: always readable.
         launcher: What this library executes or imports: never writable.
+        key_lists: What of /proc lists the keys of the host's user: their names are not the
+            box's business, and no namespace keeps them apart. Source: keyrings(7).
         kept: What it notes for itself, where that lies in a writable directory: never
             writable either, whatever the spec allows.
         denied: Existing credentials.
@@ -113,6 +116,7 @@ class Survey:
     matched: tuple[str, ...] = ()
     gaps: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+    key_lists: tuple[str, ...] = ()
 
 
 def survey(spec: SandboxSpec, *, programs: Iterable[str] = (), maps_ids: bool = True) -> Survey:
@@ -165,6 +169,7 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = (), maps_ids: bool = 
         owners=owners,
         working_directory=_working_directory(),
         matched=matched,
+        key_lists=tuple(path for path in _KEY_LISTS if os.path.exists(path)),
         gaps=tuple(dict.fromkeys((*sets.gaps, *gaps, *_other_names((*protected, *matched, *spec.filesystem.deny))))),
     )
 

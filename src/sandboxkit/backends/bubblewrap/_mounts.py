@@ -38,7 +38,8 @@ def mounts(
     2. every node of the tree, ancestors first, because a later mount covers an earlier
        one below it: that makes the order in which a spec was written meaningless;
     3. files with other content than the host's;
-    4. `/proc` and a small `/dev`, with a sized `/dev/shm`;
+    4. `/proc`, without the lists of the user's keys (a device is bound there, which
+       cannot be opened in the box), and a small `/dev`, with a sized `/dev/shm`;
     5. read-only remounts, last because mount points are still made in them: `/proc`
        (a root caller's child could write `/proc/sys`), `/dev` and `/` (both are memory
        without a bound), and the hidden directories (their owner could open them).
@@ -61,6 +62,7 @@ def mounts(
     steps += [_content(path, fd, tree) for path, fd in sorted(data.items()) if tree.nodes.get(path) is not Node.HIDDEN]
     steps += [
         Mount("proc", "/proc"),
+        *(Mount("ro-bind", path, "/dev/null") for path in survey.key_lists),
         Mount("dev", "/dev"),
         _memory("/dev/shm", _SHARED_MODE, spec, survey),
     ]
