@@ -16,7 +16,13 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "sandboxkit"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-SINGLE_FILES = ["confine/_child.py", "process/_broker.py", "process/_leaves.py"]
+SINGLE_FILES = [
+    "confine/_child.py",
+    "process/_broker.py",
+    "process/_leaves.py",
+    "process/_staging.py",
+    "process/_tracer.py",
+]
 FRAGMENT = re.compile(r"[\w-]+\.(security|breaking|added|changed|fixed)\.md")
 TEST_COMMAND = "pip install nox && nox"
 
