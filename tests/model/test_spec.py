@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandboxkit import FilesystemPolicy, Limits, SandboxSpec, SpecError
+from sandboxkit import Control, EnvironmentPolicy, FilesystemPolicy, Grade, Limits, SandboxSpec, SpecError
 from sandboxkit.model import Access, strictest
 
 if TYPE_CHECKING:
@@ -112,3 +112,27 @@ def test_protection_only_grows() -> None:
 def test_a_command_starts_in_no_denied_directory() -> None:
     spec = SandboxSpec(filesystem=FilesystemPolicy(write=("/a", "/b"), deny=("/a",)))
     assert spec.starting_places("/", "/home") == ("/b", "/home")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        SandboxSpec(),
+        SandboxSpec(filesystem=FilesystemPolicy(read=("/a", "/b c"), write=('/q"\\',), deny=("/a/d",))),
+        SandboxSpec(
+            limits=Limits(wall=5, processes=3),
+            environment=EnvironmentPolicy(set={"A.b": "x\x7f\n"}),
+            require={Control.FS_WRITE: Grade.ENFORCED},
+            allow_degraded=frozenset({Control.PROCESS_ISOLATION}),
+        ),
+    ],
+)
+def test_a_written_spec_is_read_as_the_same(spec: SandboxSpec, tmp_path: Path) -> None:
+    file = tmp_path / "box.toml"
+    file.write_text(spec.to_toml())
+    assert SandboxSpec.from_file(file) == spec
+
+
+def test_what_toml_cannot_say_is_named() -> None:
+    with pytest.raises(SpecError, match=r"limits\.wall: TOML has no way to write None; give it as JSON"):
+        SandboxSpec(limits=Limits(wall=None)).to_toml()

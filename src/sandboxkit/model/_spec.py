@@ -402,9 +402,9 @@ def _toml_lines(fields: Mapping[str, object], before: str) -> Iterator[str]:
             yield from _toml_lines(value, f"{key}.")
             continue
         try:
-            yield f"{key} = {toml_value(value)}"
+            yield f"{key} = {toml_value(value, key)}"
         except ValueError as exc:
-            raise SpecError(f"{key}: {exc}; give it as JSON") from None
+            raise SpecError(f"{exc}; give it as JSON") from None
 
 
 def _grade(value: object) -> object:

@@ -13,9 +13,13 @@ __all__ = ["toml_key", "toml_value"]
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def toml_value(value: object) -> str:
+def toml_value(value: object, where: str = "") -> str:
     """
     *value* as the right side of a line: a mapping as an inline table.
+
+    Args:
+        value: The value.
+        where: What it is called, for errors.
 
     Raises:
         ValueError: TOML has no way to write it, for example None.
@@ -29,11 +33,11 @@ def toml_value(value: object) -> str:
     if isinstance(value, str):
         return _string(value)
     if isinstance(value, Mapping):
-        pairs = (f"{toml_key(str(key))} = {toml_value(item)}" for key, item in value.items())
+        pairs = (f"{toml_key(str(key))} = {toml_value(item, f'{where}.{key}')}" for key, item in value.items())
         return "{ " + ", ".join(pairs) + " }"
     if isinstance(value, Sequence):
-        return "[" + ", ".join(map(toml_value, value)) + "]"
-    raise ValueError(f"TOML has no way to write {value!r}")
+        return "[" + ", ".join(toml_value(item, where) for item in value) + "]"
+    raise ValueError(f"{where}: TOML has no way to write {value!r}")
 
 
 def toml_key(name: str) -> str:

@@ -50,9 +50,9 @@ def as_toml(rules: Iterable[PolicyRule], default: PolicyAction | None = None, *,
 
 def _value(value: object, where: str) -> str:
     try:
-        return toml_value(value)
+        return toml_value(value, where)
     except ValueError as exc:
-        raise PolicyError(f"{where}: {exc}; save as JSON") from None
+        raise PolicyError(f"{exc}; save as JSON") from None
 
 
 def save(text: str, path: str | os.PathLike[str]) -> None:
