@@ -97,7 +97,7 @@ def test_output_that_cannot_be_written_is_said(words: tuple[str, ...]) -> None:
 
 def test_every_error_has_a_code_of_its_own_kind() -> None:
     listed = [kind for kind, _ in _TABLE]
-    kinds = [kind for kind in map(errors.__dict__.get, errors.__all__) if not issubclass(kind, Warning)]
+    kinds = [kind for name in errors.__all__ if not issubclass(kind := getattr(errors, name), Warning)]
     for kind in kinds:
         first = next(row for row in listed if issubclass(kind, row))
         assert all(not issubclass(first, later) for later in listed[: listed.index(first)]), kind
