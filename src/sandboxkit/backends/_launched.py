@@ -33,7 +33,12 @@ if TYPE_CHECKING:
 __all__ = ["LaunchedProcess", "LaunchedSandbox", "Mechanism"]
 
 _SIGKILL, _SIGXCPU = 9, 24
-_CPU_REPORTED = 0.75
+_CPU_REPORTED = 0.5
+"""
+The share of its limit that a command must have used for its end to be the limit's. The
+kernel compares the limit with what it samples by ticks, and reports what it measured: on a
+busy machine a command was ended by a limit of 1 s after 0.7.
+"""
 _WATCHED = Control.FS_DENY_INSIDE_ALLOW
 
 
@@ -360,8 +365,7 @@ class LaunchedProcess(BoxProcess):
 def _termination(outcome: Outcome, cpu: float | None) -> Termination:
     """
     The outcome's own, except that the usage read back may prove the limit of
-    processor time behind a signal. The kernel limits by exact time and reports time
-    sampled by ticks, which a busy machine loses some of.
+    processor time behind a signal.
     """
     if outcome.termination is not Termination.SIGNALED or cpu is None or outcome.usage is None:
         return outcome.termination
