@@ -71,10 +71,10 @@ def cell(behaviour: Behaviour, column: tuple[str, str], notes: list[str]) -> str
     for reason in reasons(behaviour, column):
         note = f"{' as '.join(column)}: {reason}"
         notes.append(note)
-        marks.append(f"[{len(notes)}]")
+        marks.append(str(len(notes)))
     if not marks:
         return "kept"
-    return f"{'not kept' if behaviour.name in DEVIATIONS[column[0]][column[1]] else 'in part'} {' '.join(marks)}"
+    return f"{'not kept' if behaviour.name in DEVIATIONS[column[0]][column[1]] else 'in part'} [{', '.join(marks)}]"
 
 
 def table(area: str, notes: list[str]) -> str:
