@@ -125,3 +125,25 @@ def test_known_words_are_those_of_bash_in_every_place(text: str) -> None:
     found, is_refused = calls(text)
     assert not is_refused
     assert set(found) <= {part.argv for part in command.parts}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[ -f\nrm\n]",
+        "[ a -o\nrm ]",
+        "[ !\nrm ]",
+        "[\nrm ]",
+        "[ a =\nrm ]",
+        "[ a\n-o b ]",
+        "[ a \n]",
+        "if [ -n\nrm ]; then :; fi",
+    ],
+)
+def test_a_line_ends_within_single_brackets_as_anywhere(text: str) -> None:
+    assert parse(text).opaque is not None
+
+
+@pytest.mark.parametrize("text", ["[[ a\n&& b ]]", '[ "a\nb" ]', "[ a = b \\\n-o c ]", '[ -n "$(ls\n)" ]'])
+def test_lines_within_words_and_double_brackets_go_on(text: str) -> None:
+    assert parse(text).opaque is None
