@@ -166,9 +166,11 @@ def for_loop(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:
     reader.words.marks = 0
     name = ""
     body: list[Node] = []
+    listed: list[Node] = []
     for child in node.children:
         kind = child.type
         if kind in _FOR_WORDS:
+            listed += [child] if kind == "in" else []
             continue
         if kind == "variable_name" and not name:
             name = reader.words.slice(child)
@@ -178,7 +180,9 @@ def for_loop(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:
         elif kind in _BODIES:
             body.append(child)
         else:
+            listed.append(child)
             reader.words.into(items, child, index)
+    reader.source.check_gaps(listed, one_line=True)
     variables = reader.found.variables
     values = items.argv or [variables.get("@")]
     variables.set(name, SPLIT.join(values))
