@@ -65,7 +65,7 @@ def test_it_is_one_object_for_programs(cli: Cli, tmp_path: Path) -> None:
         (["--force", "--", "true"], "--force goes with --output"),
         (["--max-runs", "0", "--", "true"], "'0' is no number of runs; give one from 1 to 10000"),
         (["--within", "", "--", "true"], "--within"),
-        (["-o", "missing/box.toml", "--", "true"], "--output: "),
+        (["-o", "missing/box.toml", "--", "true"], "/missing'; create it, or choose another name"),
         (["--"], "a command is missing"),
     ],
 )
@@ -73,6 +73,7 @@ def test_wrong_use_is_said(cli: Cli, arguments: list[str], said: str) -> None:
     done = cli("learn", *arguments)
     assert done.returncode == 119
     assert said in done.stderr.decode()
+    assert b"run 1" not in done.stderr
 
 
 def test_what_the_policy_denies_is_not_run(cli: Cli) -> None:

@@ -117,10 +117,14 @@ def _check_target(options: argparse.Namespace) -> None:
         raise Usage("--force goes with --output", "usage: sandboxkit learn --output FILE --force -- CMD")
     if options.output and not options.force and os.path.lexists(options.output):
         raise SpecError(f"--output: {options.output!r} exists; give --force to replace it, or another name")
+    folder = os.path.dirname(os.path.abspath(options.output)) if options.output else ""
+    if folder and not os.access(folder, os.W_OK | os.X_OK):
+        raise SpecError(f"--output: no file can be made in {folder!r}; create it, or choose another name")
 
 
 def _save(text: str, path: str) -> None:
     try:
         save(text, path)
     except PolicyError as exc:
-        raise SpecError(f"--output: {exc}; choose another name") from exc
+        problem = getattr(exc.__cause__, "strerror", None) or exc.__cause__
+        raise SpecError(f"--output: {path!r} cannot be written: {problem}; choose another name") from exc
