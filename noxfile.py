@@ -335,7 +335,8 @@ def wheel_session(session: nox.Session) -> None:
     with session.chdir(copy):
         session.run("sandboxkit", "demo")
         # What is nearest to a user; the lanes of `tests` run all of it on this wheel.
-        public = ("tests/cli", "tests/test_docs.py", "tests/test_examples.py", "tests/test_exports.py")
+        command_line = ("tests/cli/test_main.py", "tests/cli/test_check.py")
+        public = (*command_line, "tests/test_docs.py", "tests/test_examples.py", "tests/test_exports.py")
         session.run("python", "-m", "pytest", *PARALLEL, *public, *session.posargs)
 
 
