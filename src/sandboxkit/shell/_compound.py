@@ -12,7 +12,7 @@ from sandboxkit.model import Assignment, Setting, SimpleCommand
 from sandboxkit.shell._draft import Draft, finish
 from sandboxkit.shell._lists import redirects_alone
 from sandboxkit.shell._redirects import REDIRECTS
-from sandboxkit.shell._unsure import UnsureError
+from sandboxkit.shell._unsure import UnsureError, check_nesting
 from sandboxkit.shell._variables import SPLIT
 from sandboxkit.shell._word import Words
 
@@ -100,7 +100,8 @@ def test(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:
     return finish(reader, index, node, draft, place)
 
 
-def _operands(reader: Reader, node: Node, part: int, words: Words, opener: str) -> None:
+def _operands(reader: Reader, node: Node, part: int, words: Words, opener: str, depth: int = 0) -> None:
+    check_nesting(depth)
     is_arithmetic = opener == "(("
     if opener == "[":
         # The grammar reads on over the end of the line, where bash begins another command.
@@ -110,7 +111,7 @@ def _operands(reader: Reader, node: Node, part: int, words: Words, opener: str) 
             reader.tokens.add(child)
             words.add(reader.words.slice(child), child.start_byte, literal=True)
         elif child.type in _EXPRESSIONS:
-            _operands(reader, child, part, words, opener)
+            _operands(reader, child, part, words, opener, depth + 1)
         elif is_arithmetic:
             reader.words.operand(child, part)
             words.add(reader.words.slice(child), child.start_byte)
