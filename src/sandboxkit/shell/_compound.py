@@ -48,6 +48,7 @@ _CONDITION_WORDS = frozenset(("if", "then", "elif", "else", "fi", ";", "\n", "&"
 _FOR_WORDS = frozenset(("for", "select", "in", ";", "&", "\n"))
 _ARITHMETIC_FOR_WORDS = frozenset(("for", "((", "))", ";", ",", "\n"))
 _BODIES = frozenset(("do_group", "compound_statement"))
+_NO_BODY = frozenset(("word", *REDIRECTS))
 _CASE_ENDS = frozenset((";;", ";&", ";;&"))
 _ALWAYS = frozenset(((":",), ("true",), ("[", "1", "]"), ("[[", "1", "]]")))
 _NEVER = frozenset((("false",),))
@@ -260,7 +261,7 @@ def function(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:
     """
     children = node.children
     names = [child for child in children if child.type == "word"]
-    bodies = [child for child in children if child.is_named and child.type not in ("word", *REDIRECTS)]
+    bodies = [child for child in children if child.is_named and child.type not in _NO_BODY]
     redirects = [child for child in children if child.type in REDIRECTS]
     if len(names) != 1 or len(bodies) != 1:
         raise UnsureError("it has a function the reader does not know")
