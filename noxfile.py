@@ -61,7 +61,6 @@ nox.options.sessions = [
     "minimums",
     "docs",
     "wheel",
-    "compiled",
     "bench",
     "soak",
 ]
@@ -350,7 +349,8 @@ def wheel_session(session: nox.Session) -> None:
 @nox.session
 def compiled(session: nox.Session) -> None:
     """
-    The compiled build decides every row as the pure one does. Needs a C compiler.
+    The compiled build decides every row as the pure one does. Not part of `nox` alone: it
+    needs a C compiler and several minutes.
     """
     prepare(session)
     copy = own_directory(session) / "checkout"
