@@ -41,6 +41,13 @@ PARALLEL = ("--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile")
 SPREAD = (*PARALLEL[:2], "--dist=worksteal")
 """For few files of many behaviours, some of which take long."""
 SUITE = (*PARALLEL, "--ignore=tests/conformance", "--ignore=tests/soak")
+COMPILED = (
+    "tests/shell",
+    "tests/policy",
+    "tests/property/test_policy.py",
+    "tests/property/test_reader.py",
+    "tests/soak/test_fuzz.py",
+)
 COPIED = ("tests", "examples", "docs", "benchmarks", "pyproject.toml", "README.md", "CHANGELOG.md")
 
 PLAIN_USER = "sandboxkit-test"
@@ -264,7 +271,7 @@ def typing(session: nox.Session) -> None:
     mypy, strict, over everything that is Python.
     """
     session.install(f"{wheel(session)}[all]", *group("typing"))
-    targets = ("src", "tests", "examples", "docs/snippets", "docs/hooks", "benchmarks", "noxfile.py")
+    targets = ("src", "tests", "examples", "docs/snippets", "docs/hooks", "benchmarks", "noxfile.py", "hatch_build.py")
     session.run("mypy", *(target for target in targets if (ROOT / target).exists()))
 
 
@@ -338,6 +345,47 @@ def wheel_session(session: nox.Session) -> None:
         command_line = ("tests/cli/test_main.py", "tests/cli/test_check.py")
         public = (*command_line, "tests/test_docs.py", "tests/test_examples.py", "tests/test_exports.py")
         session.run("python", "-m", "pytest", *PARALLEL, *public, *session.posargs)
+
+
+@nox.session
+def compiled(session: nox.Session) -> None:
+    """
+    The compiled build decides every row as the pure one does. Not part of `nox` alone: it
+    needs a C compiler and several minutes.
+    """
+    prepare(session)
+    copy = own_directory(session) / "checkout"
+    copy_tests(copy)
+    session.install(str(wheel(session)), *group("test"))
+    pure = decisions(session, copy)
+    session.install("--no-deps", "--force-reinstall", str(compiled_wheel(session)))
+    with session.chdir(copy):
+        for module in ("sandboxkit.shell._word", "sandboxkit.policy._decide"):
+            session.run("python", "-c", f"import {module} as m; assert m.__file__.endswith('.so'), m.__file__")
+        session.run("python", "-m", "pytest", *PARALLEL, *COMPILED, *session.posargs)
+        session.run("python", "benchmarks/policy.py")
+    if decisions(session, copy) != pure:
+        session.error("the compiled build decides otherwise than the pure one: compare benchmarks/decisions.py of both")
+
+
+def compiled_wheel(session: nox.Session) -> Path:
+    """
+    The wheel with extension modules, built anew.
+    """
+    directory = own_directory(session) / "compiled"
+    shutil.rmtree(directory, ignore_errors=True)
+    build = ("python", "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", str(directory), str(ROOT))
+    session.run(*build, env={"SANDBOXKIT_COMPILE": "1"})
+    return next(directory.glob("*.whl"))
+
+
+def decisions(session: nox.Session, checkout: Path) -> str:
+    """
+    Every decision about the corpora, by the build that is installed.
+    """
+    with session.chdir(checkout):
+        found = session.run("python", "benchmarks/decisions.py", silent=True)
+    return str(found)
 
 
 @nox.session

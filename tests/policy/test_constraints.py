@@ -4,6 +4,10 @@ Where rules apply: arguments by name, directories by path.
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
+
 import pytest
 
 from sandboxkit.model import EvaluationContext, PolicyAction
@@ -144,6 +148,12 @@ def test_words_of_the_prefix_are_no_arguments() -> None:
         ("/proc/1/root/proc/self/root/x", "/x"),
         ("/proc/self/root", "/"),
         ("/proc/self/rootfs", "/proc/self/rootfs"),
+        ("/proc/self/root/../etc/shadow", "/etc/shadow"),
+        ("/proc/./self//root/.././../etc/x", "/etc/x"),
+        ("/proc/1/task/1/root/../proc/self/root/../etc/x", "/etc/x"),
+        ("/proc/self/fd/../root/../etc/x", "/etc/x"),
+        ("/srv/proc/self/root/../x", "/srv/proc/self/x"),
+        ("/root/../etc/x", "/etc/x"),
         ("/private/etc/x", "/etc/x"),
         ("/private/home", "/private/home"),
         ("~", "/home/dev"),
@@ -154,6 +164,14 @@ def test_words_of_the_prefix_are_no_arguments() -> None:
 )
 def test_located(argument: str, path: str) -> None:
     assert located(argument, CONTEXT) == path
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+def test_above_a_link_to_the_root_the_kernel_finds_the_root() -> None:
+    path = "/proc/self/root/../etc/passwd"
+    assert os.path.samefile(path, "/etc/passwd")
+    assert located(path, CONTEXT) == "/etc/passwd"
+    assert not Path("/proc/self/etc/passwd").exists()  # what the text alone seems to say
 
 
 def test_homely() -> None:

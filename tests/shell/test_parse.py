@@ -5,6 +5,8 @@ no command at all.
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -240,6 +242,13 @@ TOO_MUCH = [
     ("sudo " * 50 + "ls", "deep"),
     ("eval " * 50 + "ls", "deep"),
     (" ".join(f"a <<E{number}" for number in range(21)), "here-documents"),
+    ("[[ " + "! " * 300 + "a ]]", "100 deep within itself"),
+    ("[[ " + "a && " * 300 + "a ]]", "100 deep within itself"),
+    ("echo $((" + "- " * 300 + "1))", "100 deep within itself"),
+    ("echo $((" + "1+" * 300 + "1))", "100 deep within itself"),
+    ("for ((i = 0; " + "1+" * 300 + "1; i++)); do ls; done", "100 deep within itself"),
+    ("echo " + "${x:-" * 110 + "a" + "}" * 110, "100 deep within itself"),
+    ("echo " + "{a," * 300 + "b" + "}" * 300, "100 deep within itself"),
 ]
 
 
@@ -252,7 +261,19 @@ def test_too_much_is_not_looked_at(text: str, reason: str) -> None:
     assert command.parts == ()
 
 
+@pytest.mark.parametrize(("text", "reason"), TOO_MUCH)
+def test_the_caller_s_own_depth_changes_no_reading(text: str, reason: str) -> None:
+    def read_from(depth: int) -> Command:
+        return read_from(depth - 1) if depth else parse(text)
+
+    assert read_from(sys.getrecursionlimit() // 3).opaque == parse(text).opaque
+
+
 LIMITS = [
+    "[[ " + "! " * 95 + "a ]]",
+    "echo $((" + "1+" * 95 + "1))",
+    "echo " + "${x:-" * 55 + "a" + "}" * 55,
+    "echo " + "{a," * 95 + "b" + "}" * 95,
     "a" * MAX_TEXT,
     ";".join(["ls"] * MAX_COMMANDS),
     "|".join(["ls"] * MAX_COMMANDS),

@@ -5,6 +5,7 @@ Which arguments a rule speaks about: options by name, operands by glob.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
@@ -15,7 +16,7 @@ from sandboxkit.model._command import UNKNOWN
 from sandboxkit.policy._glob import glob_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from sandboxkit.model import Unknown
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum, auto
 from functools import reduce
@@ -30,7 +31,7 @@ from sandboxkit.policy._paths import located
 from sandboxkit.policy._subject import Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from sandboxkit.model import Command, SandboxSpec, SimpleCommand
     from sandboxkit.policy._floor import FloorRow

@@ -409,10 +409,14 @@ def _without_pattern(arguments: tuple[str, ...]) -> tuple[str, ...]:
 
 def _without_identity(arguments: tuple[str, ...]) -> tuple[str, ...]:
     # A key to log in with is used, not shown.
-    for place, argument in enumerate(arguments):
+    kept: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
         if argument in ("-i", "--private-key"):
-            return arguments[:place] + _without_identity(arguments[place + 2 :])
-    return arguments
+            next(rest, None)
+        else:
+            kept.append(argument)
+    return tuple(kept)
 
 
 def _sorted(value: object) -> object:

@@ -4,19 +4,20 @@ The rules of one level, and a whole rule set: immutable, indexed by program.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sandboxkit.model import Level, PolicyAction
 from sandboxkit.policy._digest import digest_of
+from sandboxkit.policy._floor import Floor
 from sandboxkit.policy._glob import any_of
 from sandboxkit.policy._match import CompiledRule
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
-    from sandboxkit.policy._floor import Floor
     from sandboxkit.policy._rule import PolicyRule
     from sandboxkit.policy._subject import Subject
 

@@ -15,11 +15,12 @@ from sandboxkit.policy._glob import glob_pattern
 from sandboxkit.policy._numbers import exceeds
 from sandboxkit.policy._paths import located, normal, path_candidates
 from sandboxkit.policy._regex import LinearRegex
+from sandboxkit.policy._rule import PolicyRule
 from sandboxkit.policy._subject import Place
 
 if TYPE_CHECKING:
     from sandboxkit.model import EvaluationContext, Unknown
-    from sandboxkit.policy._rule import PolicyRule, RuleConstraints
+    from sandboxkit.policy._rule import RuleConstraints
     from sandboxkit.policy._subject import Subject
 
 __all__ = ["CompiledRule", "Constraints"]

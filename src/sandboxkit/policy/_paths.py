@@ -25,6 +25,7 @@ _SAME_ROOT = re.compile(
 Prefixes that lead back to the root. Source: proc(5), /proc/pid/root; on macOS /etc,
 /tmp and /var are links into /private.
 """
+_MAX_DETOUR = 5
 _SEPARATORS = re.compile("[=@:]")
 _HOMES = re.compile(r"(?:/home/[^/]+|/Users/[^/]+|/root|/var/root)(?=/|$)")
 
@@ -34,9 +35,29 @@ def normal(path: str) -> str:
     """
     The absolute *path* without dots, doubled slashes and detours to the root.
     """
+    if "/root" in path and ".." in path:
+        path = _from_root(path)
     path = "/" + posixpath.normpath(path).lstrip("/")
     found = _SAME_ROOT.match(path)
     return normal(path[found.end() :] or "/") if found else path
+
+
+def _from_root(path: str) -> str:
+    """
+    *path* walked as the kernel does where it leads back to the root: what is above is the
+    root again, not the directory the link is in.
+
+    Source: path_resolution(7), ". and .."; proc(5), /proc/pid/root.
+    """
+    walked: list[str] = []
+    for name in path.split("/"):
+        if name == "..":
+            del walked[-1:]
+        elif name not in ("", "."):
+            walked.append(name)
+            if name == "root" and len(walked) <= _MAX_DETOUR and _SAME_ROOT.fullmatch("/" + "/".join(walked)):
+                walked.clear()
+    return "/" + "/".join(walked)
 
 
 def located(argument: str, context: EvaluationContext) -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from sandboxkit.shell._unsure import UnsureError
+from sandboxkit.shell._unsure import UnsureError, check_nesting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,15 +40,16 @@ def _limited(words: Iterator[str]) -> Iterator[str]:
         yield word
 
 
-def _expanded(word: str) -> Iterator[str]:
+def _expanded(word: str, depth: int = 0) -> Iterator[str]:
     # As brace_expand() of braces.c does it: an odd form is left alone there or not for
     # no reason that could be guessed.
+    check_nesting(depth)
     begin = word.find("{")
     while begin >= 0:
         end = -1 if begin == 0 and word[1:2] == "}" else _closing(word, begin)
         if end > 0:
-            for choice in _choices(word[begin : end + 1]):
-                for tail in _expanded(word[end + 1 :]):
+            for choice in _choices(word[begin : end + 1], depth + 1):
+                for tail in _expanded(word[end + 1 :], depth + 1):
                     yield word[:begin] + choice + tail
             return
         begin = word.find("{", begin + 1)
@@ -74,10 +75,10 @@ def _depth(depth: int, char: str) -> int:
     return depth + 1 if char == "{" else depth - 1 if char == "}" and depth else depth
 
 
-def _choices(braced: str) -> list[str]:
+def _choices(braced: str, depth: int) -> list[str]:
     inside = braced[1:-1]
     if "," in inside:
-        return [word for piece in _at_commas(inside) for word in _expanded(piece)]
+        return [word for piece in _at_commas(inside) for word in _expanded(piece, depth)]
     found = _SEQUENCE.fullmatch(inside)
     return (_sequence(found) if found else None) or [braced]
 

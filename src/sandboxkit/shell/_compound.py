@@ -12,7 +12,7 @@ from sandboxkit.model import Assignment, Setting, SimpleCommand
 from sandboxkit.shell._draft import Draft, finish
 from sandboxkit.shell._lists import redirects_alone
 from sandboxkit.shell._redirects import REDIRECTS
-from sandboxkit.shell._unsure import UnsureError
+from sandboxkit.shell._unsure import UnsureError, check_nesting
 from sandboxkit.shell._variables import SPLIT
 from sandboxkit.shell._word import Words
 
@@ -48,6 +48,7 @@ _CONDITION_WORDS = frozenset(("if", "then", "elif", "else", "fi", ";", "\n", "&"
 _FOR_WORDS = frozenset(("for", "select", "in", ";", "&", "\n"))
 _ARITHMETIC_FOR_WORDS = frozenset(("for", "((", "))", ";", ",", "\n"))
 _BODIES = frozenset(("do_group", "compound_statement"))
+_NO_BODY = frozenset(("word", *REDIRECTS))
 _CASE_ENDS = frozenset((";;", ";&", ";;&"))
 _ALWAYS = frozenset(((":",), ("true",), ("[", "1", "]"), ("[[", "1", "]]")))
 _NEVER = frozenset((("false",),))
@@ -100,7 +101,8 @@ def test(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:
     return finish(reader, index, node, draft, place)
 
 
-def _operands(reader: Reader, node: Node, part: int, words: Words, opener: str) -> None:
+def _operands(reader: Reader, node: Node, part: int, words: Words, opener: str, depth: int = 0) -> None:
+    check_nesting(depth)
     is_arithmetic = opener == "(("
     if opener == "[":
         # The grammar reads on over the end of the line, where bash begins another command.
@@ -110,7 +112,7 @@ def _operands(reader: Reader, node: Node, part: int, words: Words, opener: str) 
             reader.tokens.add(child)
             words.add(reader.words.slice(child), child.start_byte, literal=True)
         elif child.type in _EXPRESSIONS:
-            _operands(reader, child, part, words, opener)
+            _operands(reader, child, part, words, opener, depth + 1)
         elif is_arithmetic:
             reader.words.operand(child, part)
             words.add(reader.words.slice(child), child.start_byte)
@@ -259,7 +261,7 @@ def function(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:
     """
     children = node.children
     names = [child for child in children if child.type == "word"]
-    bodies = [child for child in children if child.is_named and child.type not in ("word", *REDIRECTS)]
+    bodies = [child for child in children if child.is_named and child.type not in _NO_BODY]
     redirects = [child for child in children if child.type in REDIRECTS]
     if len(names) != 1 or len(bodies) != 1:
         raise UnsureError("it has a function the reader does not know")

@@ -65,20 +65,21 @@ def parse(command: str | Sequence[str]) -> Command:
     return _list(command)
 
 
-def _list(command: Sequence[str]) -> Command:
-    argv = tuple(command)
-    if not argv:
-        raise CommandError("the list is empty; give the program and its arguments")
+def _list(command: Sequence[object]) -> Command:
+    argv: list[str] = []
     total = 0
-    for index, word in enumerate(argv):
+    for index, word in enumerate(command):
         if not isinstance(word, str):
             raise CommandError(f"item {index} is of type {type(word).__name__}; every word must be a string")
         total += _checked(word, f"item {index}") + 9
+        argv.append(word)
+    if not argv:
+        raise CommandError("the list is empty; give the program and its arguments")
     if total > _MAX_ARGV_BYTES:
         raise CommandError(
             f"its words take {total} bytes, the limit is {_MAX_ARGV_BYTES}; pass the data by stdin or a file"
         )
-    return _plain(None, argv, None)
+    return _plain(None, tuple(argv), None)
 
 
 def _checked(word: str, where: str) -> int:
@@ -126,8 +127,8 @@ def _text(text: str) -> Command:
             read(text, found)
     except UnsureError as problem:
         return _opaque(text, str(problem), found)
-    except TooMuchError as problem:
-        return _unread(text, str(problem))
+    except TooMuchError as limit:
+        return _unread(text, str(limit))
     except RecursionError:
         return _unread(text, "it stands too deep within itself")
     if not found.parts:
@@ -152,8 +153,8 @@ def _plain(source: str | None, argv: tuple[str, ...], span: tuple[int, int] | No
             for text in (source or " ".join(argv), *(word for word in argv if " " in word)):
                 read_roughly(text, found, span=span)
         return _suspect(source, found, str(problem), span, argv)
-    except (TooMuchError, RecursionError) as problem:
-        return Command(source, (), opaque=str(problem), unread=True, argv=argv)
+    except (TooMuchError, RecursionError) as limit:
+        return Command(source, (), opaque=str(limit), unread=True, argv=argv)
     if found.variables.evaluates_output:
         return _suspect(source, found, _EVALUATES, span, argv)
     return Command(source, tuple(found.parts), argv=argv, functions=frozenset(found.functions))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["assignments", "command", "declaration"]
 
 _SUBSCRIPT = re.compile(r"\[[^\[\]'\"]+\]\+?=")
+_DECLARED = frozenset(("variable_name", "unset", "unsetenv", *DECLARES))
 
 
 def command(reader: Reader, node: Node, place: Place, outside: Sequence[Node] = ()) -> tuple[int, ...]:
@@ -105,7 +106,7 @@ def declaration(reader: Reader, node: Node, place: Place, outside: Sequence[Node
             words.add(f"{assignment.name}={assignment.value}", child.start_byte, doubt)
         elif kind in REDIRECTS:
             redirect(reader, child, index, draft)
-        elif kind in ("variable_name", "unset", "unsetenv", *DECLARES):
+        elif kind in _DECLARED:
             reader.tokens.add(child)
             words.add(reader.words.slice(child), child.start_byte, literal=True)
         elif child.is_named:

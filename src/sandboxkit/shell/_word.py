@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sandboxkit.model import PIPES, UNKNOWN, Doubt, Unknown
 from sandboxkit.shell._braces import braces
 from sandboxkit.shell._escape import unescape
-from sandboxkit.shell._unsure import UnsureError
+from sandboxkit.shell._unsure import UnsureError, check_nesting
 from sandboxkit.shell._variables import OUTPUT, SECRET, SPLIT, Variables
 
 if TYPE_CHECKING:
@@ -193,7 +193,18 @@ class WordReader:
         evaluate: Reads shell text that expands within the part of that index.
     """
 
-    __slots__ = ("_data", "_evaluate", "_substitute", "_variables", "assigned", "is_number", "marks", "records", "seen")
+    __slots__ = (
+        "_data",
+        "_depth",
+        "_evaluate",
+        "_substitute",
+        "_variables",
+        "assigned",
+        "is_number",
+        "marks",
+        "records",
+        "seen",
+    )
 
     def __init__(
         self,
@@ -203,6 +214,7 @@ class WordReader:
         evaluate: Callable[[str, int, int], None],
     ) -> None:
         self._data = data
+        self._depth = 0
         self.is_number = False
         self.seen: set[tuple[int, int]] = set()
         self.records = True
@@ -510,11 +522,16 @@ class WordReader:
         """
         operator = inner[0].type if inner else ""
         operands = _Word()
-        for child in inner[1:] if inner else ():
-            if child.is_named:
-                self._operand(operands, child, part, quoted=quoted)
-            elif child.type not in _OPERATORS:
-                raise UnsureError("it has an expansion the reader does not know")
+        self._depth += 1
+        try:
+            check_nesting(self._depth)
+            for child in inner[1:] if inner else ():
+                if child.is_named:
+                    self._operand(operands, child, part, quoted=quoted)
+                elif child.type not in _OPERATORS:
+                    raise UnsureError("it has an expansion the reader does not know")
+        finally:
+            self._depth -= 1
         value = self._variables.get(name)
         if operator in (":-", "-", ":=", "=", ":?", "?"):
             text = masked(value) if value else operands.text
@@ -576,11 +593,17 @@ class WordReader:
 
         Raises:
             UnsureError: It has something the reader does not know.
+            TooMuchError: It stands too deep within itself.
         """
         self.note_assigned(self.slice(node))
-        for child in node.children:
-            if child.is_named:
-                self.operand(child, part)
+        self._depth += 1
+        try:
+            check_nesting(self._depth)
+            for child in node.children:
+                if child.is_named:
+                    self.operand(child, part)
+        finally:
+            self._depth -= 1
 
     def note_assigned(self, text: str, depth: int = 0) -> None:
         """
