@@ -148,6 +148,25 @@ def test_keywords_are_taken_away_only_where_asked(text: str, prepared: str) -> N
     assert prepare(text).text == text
 
 
+BEHIND_JOINED_LINES = [
+    ("v1=a \\\ntime -p (a)", "v1=a time -p (a)"),
+    ("a \\\n! (a)", "a ! (a)"),
+    ("a | \\\n! (a)", "a | ! (a)"),
+    ("$(\\\ntime (a))", "$(time (a))"),
+    ("a\n\\\n\\\ntime (a)", "a;\n (a)"),
+    ("\\\n \\\n! (a)", "  (a)"),
+    ("# \\\n! (a)", "# \\;\n (a)"),
+    ("if a; then \\\n\n(a); fi", "if a; then \n(a); fi"),
+    (f"a {' ' * 60}time (a)", f"a {' ' * 60}time (a)"),
+]
+"""A line that was joined is no beginning of a command; nor is what is too far away to be seen."""
+
+
+@pytest.mark.parametrize(("text", "prepared"), BEHIND_JOINED_LINES)
+def test_keywords_behind_joined_lines(text: str, prepared: str) -> None:
+    assert prepare(text, simpler=True).text == prepared
+
+
 @given(st.text(alphabet="ab \\\n'\"$(){}<>E#`;", max_size=40))
 def test_positions_map_back(text: str) -> None:
     try:

@@ -259,6 +259,14 @@ ENDS = ("\n", "\n", "\n\n", " # it's a (comment\n", '\n# `$( "\n', " #\n", "\n \
 
 ONCE_WRONG = (  # what a grammar reads otherwise than bash
     *(
+        "! v1=$v2 \\\ntime -p \\\np7",
+        "v1=a \\\n! p7; v1=b \\\ntime -p { p7; }",
+        "p1 | \\\n! p7",
+        "p1 $(\\\ntime p7)",
+        "coproc v1=$",
+        "coproc v1=$v2 p7",
+    ),
+    *(
         "echo $'\\\\' ; p7 \\'",
         "v1=$\np7 a",
         "$\np7 a",
