@@ -115,6 +115,9 @@ def test_operators_are_made_simple(text: str, prepared: str, operators: dict[int
         ("cat <<'E\n'", "cannot be told"),
         ("echo \\\n 'a", "not closed"),
         ("(( a << 2 ))", "within parentheses"),
+        ("a <>(b)", "bracket behind '<>'"),
+        ("a <<<(b)", "bracket behind '<<<'"),
+        ("a <>\\\n(b)", "bracket behind '<>'"),
     ],
 )
 def test_what_cannot_be_told(text: str, reason: str) -> None:

@@ -265,6 +265,9 @@ ONCE_WRONG = (  # what a grammar reads otherwise than bash
         "p1 $(\\\ntime p7)",
         "coproc v1=$",
         "coproc v1=$v2 p7",
+        "p1 <>(p7 a)",
+        "p1 <<<(p7 a)",
+        "p1 <>\\\n(p7 a)",
     ),
     *(
         "echo $'\\\\' ; p7 \\'",

@@ -15,6 +15,7 @@ __all__ = ["HereDocument", "Prepared", "prepare"]
 
 _DELIMITER = re.compile(r"""<<(-?)[ \t]*((?:[^\s;&|<>()$`"'\\]|\\.|'[^'\n]*'|"[^"\n$`\\]*")+)""")
 _ANSI_C_REST = re.compile(r"(?:[^'\\]|\\.)*'", re.DOTALL)
+_BRACKET = re.compile(r"(?:\\\n)*\(")
 _AFTER_DELIMITER = frozenset(("", *" \t\n;&|<>()"))
 _BEFORE_COMMENT = frozenset(" \t\n;&|()<>")
 _MAX_DOCUMENTS = 20
@@ -194,12 +195,7 @@ class _Pass:
             self._operator("<>", ">")
         elif char == "\n" and self._waiting:
             self._bodies()
-        elif (
-            char == "\n"
-            and self._simpler
-            and inside == "command"
-            and not _GOES_ON.search(self._before())
-        ):
+        elif char == "\n" and self._simpler and inside == "command" and not _GOES_ON.search(self._before()):
             self._leave_out(at, at, ";")
             self._at = at + 1
         elif self._simpler and char in "tc!" and (keyword := self._keyword()):
@@ -277,6 +273,9 @@ class _Pass:
 
     def _operator(self, operator: str, instead: str) -> None:
         begin, end = self._at, self._at + len(operator)
+        if _BRACKET.match(self._text, end):
+            # Without the rest of the operator it would be a process substitution.
+            raise UnsureError(f"it has a bracket behind {operator!r}")
         self._result.operators[self._length + begin - self._copied] = operator
         self._leave_out(begin, end, instead)
 
