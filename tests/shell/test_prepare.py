@@ -142,6 +142,13 @@ KEYWORDS = [
     ("<( time { a; })", "<( time { a; })"),
     ("echo time { a", "echo time { a"),
     ("'time' { a", "'time' { a"),
+    ("{ time (a); }", "{  (a); }"),
+    ("({ time (a); })", "({  (a); })"),
+    ("a{ time (a)", "a{ time (a)"),
+    ("a >& time (a)", "a >& time (a)"),
+    ("a >| time (a)", "a >| time (a)"),
+    ("dotime (a)", "dotime (a)"),
+    ("a |& time (a)", "a |&  (a)"),
 ]
 
 

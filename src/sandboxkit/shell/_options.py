@@ -62,8 +62,8 @@ def read_options(part: SimpleCommand, name: str, wrapper: Wrapper) -> Options | 
         if wrapper.assigns and (assigned := _ASSIGNMENT.fullmatch(word)):
             _assign(part, found, assigned)
             continue
-        if is_unknown(part, found.at) and found.assignments and name in ("time", "coproc"):
-            break  # no option follows an assignment
+        if found.assignments and name in ("time", "coproc"):
+            break  # no option follows an assignment, whatever the word begins with
         if is_unknown(part, found.at) and (not operands or may_be_several(part, found.at)):
             return None if word.startswith("-") or not _surely_operand(part, found.at) else found
         if word == "--":

@@ -20,10 +20,13 @@ _AFTER_DELIMITER = frozenset(("", *" \t\n;&|<>()"))
 _BEFORE_COMMENT = frozenset(" \t\n;&|()<>")
 _MAX_DOCUMENTS = 20
 _LOOK_BACK = 40
-_GOES_ON = re.compile(r"(?:^|[;&|({\n]|(?:^|[\s;&|])(?:then|do|else|elif|in|if|while|until|!|time))[ \t]*$|\)[ \t]*$")
+_GOES_ON = re.compile(
+    r"(?:^|[;(\n]|(?<![<>])[&|]|(?:^|[\s;&|(])(?:\{|then|do|else|elif|in|if|while|until|!|time))[ \t]*$|\)[ \t]*$"
+)
 _PIPED = re.compile(r"(?:^|[^|])\|[ \t\n]*$")
 _BEGINS = re.compile(
-    r"(?:^|[;&|({\n]|(?:^|[\s;&|])(?:then|do|else|elif|if|while|until|time(?:[ \t]+-p)?))[ \t]*(?:![ \t]+)*$"
+    r"(?:^|[;(\n]|(?<![<>])[&|]|(?:^|[\s;&|(])(?:\{|then|do|else|elif|if|while|until|time(?:[ \t]+-p)?)[ \t])"
+    r"[ \t]*(?:![ \t]+)*$"
 )
 _SUBSTITUTION = re.compile(r"[$<>]\([ \t]*$")
 _KEYWORD = re.compile(
