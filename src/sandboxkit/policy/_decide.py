@@ -320,6 +320,8 @@ class _Decision:
         for redirect in part.redirects:
             if redirect.writes:
                 rows += floor.writes_to(redirect.target, context)
+            elif redirect.operator.endswith("<"):
+                rows += floor.reads_from(part.program, redirect.target, context)
         return rows
 
 

@@ -114,7 +114,9 @@ class _Flows:
             if rules is None and not name.isalpha():
                 rules = flows.get(_VERSION.sub("", name))
             for rule in rules or ():
-                if self._applies(rule.row, index):
+                if (rule.arguments is None or any(map(rule.arguments.fullmatch, part.argv))) and self._applies(
+                    rule.row, index
+                ):
                     yield rule.row, index
             if part.function is not None or int.__and__(part.setting, _REPEATS) != 0:
                 for rule in self._floor.structures:

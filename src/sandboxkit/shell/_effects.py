@@ -93,7 +93,7 @@ def noted(part: SimpleCommand, found: Found, inherited: Stdin | None, cwd: str |
         raise UnsureError("it changes where everything behind it reads from")
     if argv[0] in _MOVES:
         variables.set("OLDPWD", cwd or ".")
-        return directory(part, cwd)
+        return cwd if cwd is None and _is_top_of_repository(part, found.parts) else directory(part, cwd)
     if argv[0] in _SAME_SHELL or argv[0] in found.functions:
         stdin = stdin_of(part, found.parts, inherited) if argv[0] in _BEFORE_BUILTINS else None
         for inner in _behind(part, found.parts):
@@ -101,6 +101,18 @@ def noted(part: SimpleCommand, found: Found, inherited: Stdin | None, cwd: str |
         return _followed(part, found, cwd)
     _note_variables(part, found, inherited)
     return cwd
+
+
+def _is_top_of_repository(part: SimpleCommand, parts: Sequence[SimpleCommand]) -> bool:
+    """
+    Whether *part* is `cd "$(git rev-parse --show-toplevel)"`. That is the repository which git
+    takes from where the text begins, so git does nothing else there than it did before.
+    """
+    if part.argv != ("cd", UNKNOWN):
+        return False
+    index = next(at for at, each in enumerate(parts) if each is part)
+    inside = [each.argv for each in parts if each.inside == index]
+    return inside == [("git", "rev-parse", "--show-toplevel")]
 
 
 def _note_variables(part: SimpleCommand, found: Found, inherited: Stdin | None) -> None:
