@@ -268,6 +268,7 @@ ONCE_WRONG = (  # what a grammar reads otherwise than bash
         "p1 <>(p7 a)",
         "! { t{ time p1 'p7; p8 b'; }\n",
         "time v1=a -i p7",
+        "env -=-- 'p#' 5",
         "p1 >& time -p p7 a; ! { p2; }",
         "p1 <<<(p7 a)",
         "p1 <>\\\n(p7 a)",

@@ -114,9 +114,11 @@ def _option(part: SimpleCommand, found: Options, wrapper: Wrapper, name: str) ->
     Takes one option, with its value; False where it is not known.
     """
     argv, word = part.argv, part.argv[found.at]
-    if name == "env" and ("--split-string".startswith(word.partition("=")[0]) or re.match(r"-[iv0]*S", word)):
-        found.splits = found.at
-        return True
+    if name == "env":
+        is_long = word.startswith("--") and "--split-string".startswith(word.partition("=")[0])
+        if is_long or re.match(r"-[iv0]*S", word):
+            found.splits = found.at
+            return True
     if name == "xargs":
         if replaces := _REPLACES.match(word):
             found.replaces = _replaced(argv, found.at, replaces)
