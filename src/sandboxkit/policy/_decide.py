@@ -320,8 +320,8 @@ class _Decision:
         for redirect in part.redirects:
             if redirect.writes:
                 rows += floor.writes_to(redirect.target, context)
-            elif redirect.operator.endswith("<"):
-                rows += floor.reads_from(part.program, redirect.target, context)
+            elif redirect.operator.endswith("<") and part.argv:
+                rows += floor.reads_from(verdicts[0].subject, redirect.target)
         return rows
 
 

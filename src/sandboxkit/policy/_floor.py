@@ -341,13 +341,15 @@ class Floor:
             if self.places[rule.row.writes].holds(target, context):
                 yield rule.row
 
-    def reads_from(self, program: str, target: str, context: EvaluationContext) -> Iterator[FloorRow]:
+    def reads_from(self, subject: Subject, target: str) -> Iterator[FloorRow]:
         """
-        The rows that deny *program* an input redirection from *target*.
+        The rows that deny *subject* an input redirection from *target*.
         """
         for rule in self.reads:
-            if program in rule.row.programs and self.places[rule.row.reads].holds(target, context):
-                yield rule.row
+            row = rule.row
+            if subject.name in row.programs and _applies(rule, subject.name, subject.argv[1:]):
+                if self.places[row.reads].holds(target, subject.context):
+                    yield row
 
     def tells(self, part: SimpleCommand) -> bool:
         """

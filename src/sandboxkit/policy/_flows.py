@@ -202,6 +202,7 @@ class _Flows:
                     waiting.append(before)
                     yield from self._inside_of(before)
                     if self._names[before] in _READ_VARIABLES:
+                        yield before  # it may read a file by its own redirection
                         yield from self._received(before)
 
     # Structure
