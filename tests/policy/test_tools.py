@@ -867,7 +867,8 @@ def test_no_script_of_sed_that_is_allowed_writes_reads_or_runs() -> None:
             allowed += is_allowed and not result.returncode
             refused += IN_A_SANDBOX in result.stderr
             assert not (is_allowed and IN_A_SANDBOX in result.stderr), script
-    assert allowed > 20 and refused > 10
+    assert allowed > 20
+    assert refused > 5
 
 
 def test_the_shapes_of_sed_that_are_allowed_only_print(tmp_path: Path) -> None:

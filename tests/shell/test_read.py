@@ -59,7 +59,10 @@ COMPOUND = [
     ("(a; b) > f", [">f", "a [subshell]", "b [subshell]"]),
     ("{ a; } 2>&1 | b", ["[pipeline]", "a [pipeline]", "b [pipeline] from 1"]),
     ("if a; then b; fi > f", [">f", "a [conditional]", "b [conditional]"]),
-    ("while read x; do a $x; done < f", ["<f", "x='…'? read x [loop]", "a <…:words> [loop]"]),
+    ("while read x; do a $x; done < f", ["<f", "x='…'? read x [loop] from 0", "a <…:words> [loop] from 0"]),
+    ("a | { b; } < f", ["a [pipeline]", "<f [pipeline] from 0", "b [pipeline] from 0 1"]),
+    ("{ a; } < f | b", ["<f [pipeline]", "a [pipeline] from 0", "b [pipeline] from 1"]),
+    ("{ a; } > f", [">f", "a"]),
     ("while read x; do a $x; done <<< b", ["<<<'b\n'", "x='…'? read x [loop]", "a <b:words> [loop]"]),
     (
         'a | while read x; do b "$x"; done',

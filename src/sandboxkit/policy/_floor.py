@@ -347,9 +347,9 @@ class Floor:
         """
         for rule in self.reads:
             row = rule.row
-            if subject.name in row.programs and _applies(rule, subject.name, subject.argv[1:]):
-                if self.places[row.reads].holds(target, subject.context):
-                    yield row
+            applies = subject.name in row.programs and _applies(rule, subject.name, subject.argv[1:])
+            if applies and self.places[row.reads].holds(target, subject.context):
+                yield row
 
     def tells(self, part: SimpleCommand) -> bool:
         """
@@ -360,7 +360,7 @@ class Floor:
             named += (name for word in part.argv[1:] for name in _QUOTED.findall(word))
         named += (redirect.target for redirect in part.redirects if not redirect.is_text)
         places = self.places["secrets"], self.places["credentials"]
-        return any(place.holds(path, _NOWHERE) for path in named for place in places)
+        return any(_may_be_dotenv(path) or any(place.holds(path, _NOWHERE) for place in places) for path in named)
 
     def _names_place(
         self, places: Places, arguments: tuple[str, ...], context: EvaluationContext, *, moved: bool
@@ -412,6 +412,16 @@ def _destinations(arguments: tuple[str, ...]) -> Iterator[str]:
             yield arguments[place + 1]
         elif found := _WRITING_ATTACHED.match(argument):
             yield argument[found.end() :]
+
+
+def _may_be_dotenv(path: str) -> bool:
+    """
+    Whether *path* is a glob for files with a dot in front, .env among them.
+    """
+    name = path.rpartition("/")[2]
+    if name[:1] != "." or not _GLOB.search(name):
+        return False
+    return any(fnmatch.fnmatchcase(one, name) for one in (".env", ".env.local"))
 
 
 def _origins(arguments: tuple[str, ...]) -> tuple[str, ...]:

@@ -188,16 +188,18 @@ class _Flows:
 
     def _of_variables(self, index: int) -> Iterator[int]:
         """
-        What the variables that the part's text names were set to, also by way of others.
+        What the variables that the part's text names were set to, also by way of others. All
+        that are set before, where there is no text to look at, as of a list of arguments.
         """
-        source, waiting, seen = self._source or "", [index], set[int]()
+        source, waiting, seen = self._source, [index], set[int]()
         while waiting:
             user = waiting.pop()
             start, end = self._parts[user].span or (0, 0)
-            named = set(_VARIABLE.findall(source, start, end))
+            named = None if source is None else set(_VARIABLE.findall(source, start, end))
             for before in range(user):
                 setters = self._parts[before].assignments
-                if before not in seen and any(not each.is_known and each.name in named for each in setters):
+                is_named = any(not each.is_known and (named is None or each.name in named) for each in setters)
+                if is_named and before not in seen:
                     seen.add(before)
                     waiting.append(before)
                     yield from self._inside_of(before)
