@@ -269,6 +269,8 @@ ONCE_WRONG = (  # what a grammar reads otherwise than bash
         "! { t{ time p1 'p7; p8 b'; }\n",
         "time v1=a -i p7",
         "env -=-- 'p#' 5",
+        "time \\-p p7",
+        'time "--" p7 | p1',
         "p1 >& time -p p7 a; ! { p2; }",
         "p1 <<<(p7 a)",
         "p1 <>\\\n(p7 a)",
