@@ -45,9 +45,10 @@ _EXPRESSIONS = frozenset(
 _OPENING = frozenset(("if", "then", "elif", "else"))
 _CLOSING = _OPENING | {"fi", "elif_clause", "else_clause"}
 _CONDITION_WORDS = frozenset(("if", "then", "elif", "else", "fi", ";", "\n", "&"))
-_FOR_WORDS = frozenset(("for", "select", "in", ";", "&", "\n"))
+_FOR_WORDS = frozenset(("for", "select", "in", ";", "\n"))
 _ARITHMETIC_FOR_WORDS = frozenset(("for", "((", "))", ";", ",", "\n"))
 _BODIES = frozenset(("do_group", "compound_statement"))
+_CASE_WORDS = frozenset(("case", "in", "esac", "\n"))
 _CASE_ENDS = frozenset((";;", ";&", ";;&"))
 _ALWAYS = frozenset(((":",), ("true",), ("[", "1", "]"), ("[[", "1", "]]")))
 _NEVER = frozenset((("false",),))
@@ -226,6 +227,8 @@ def case(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:
     subject = Words()
     items: list[Node] = []
     for child in node.children:
+        if not child.is_named and child.type not in _CASE_WORDS:
+            raise UnsureError("it has a case the reader does not know")  # bash refuses `case a in;`
         if child.type == "case_item":
             items.append(child)
         elif child.is_named and child.type != "comment":
