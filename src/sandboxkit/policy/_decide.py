@@ -320,7 +320,9 @@ class _Decision:
         for redirect in part.redirects:
             if redirect.writes:
                 rows += floor.writes_to(redirect.target, context)
-            elif redirect.operator.endswith("<") and part.argv:
+            elif part.argv and redirect.is_text:
+                rows += floor.executes(verdicts[0].subject, redirect.target)
+            elif part.argv and redirect.operator.endswith("<"):
                 rows += floor.reads_from(verdicts[0].subject, redirect.target)
         return rows
 

@@ -351,6 +351,17 @@ class Floor:
             if applies and self.places[row.reads].holds(target, subject.context):
                 yield row
 
+    def executes(self, subject: Subject, text: str) -> Iterator[FloorRow]:
+        """
+        The rows that deny *subject* for *text*, which it reads as standard input, where it
+        executes that as code.
+        """
+        rules = [rule for rule in self.by_program.get(subject.name, ()) if rule.code]
+        if rules and any(each.place is None for each in self.languages.handed(subject.name, subject.argv)):
+            for rule in rules:
+                if any(pattern.search(text) for pattern in rule.code):
+                    yield rule.row
+
     def tells(self, part: SimpleCommand) -> bool:
         """
         Whether *part* names a file that often holds secrets, among its words or in code.
