@@ -6,6 +6,7 @@ writes, runs or reaches out, in every way it can be spelled.
 from __future__ import annotations
 
 import os
+import random
 import shlex
 import shutil
 import subprocess
@@ -785,6 +786,89 @@ def test_git_writes_its_output_where_it_is_told(tmp_path: Path) -> None:
     run("git", "-C", str(tmp_path), "add", "a")
     run("git", "diff", "--cached", "--output=out", cwd=tmp_path)
     assert "+x" in (tmp_path / "out").read_text()
+
+
+SED_PIECES = (
+    *(
+        "p",
+        "d",
+        "q",
+        "=",
+        "n;",
+        "N;",
+        "D",
+        "G",
+        "h",
+        "x",
+        "e",
+        "e id",
+        "w out",
+        "r /etc/hostname",
+        "W out",
+        "R in",
+        "F",
+        "z",
+        "y/a/e/",
+    ),
+    *(
+        "1",
+        "$",
+        "1,$",
+        "2~3",
+        "/a/",
+        "/b/I",
+        "/a/,/b/",
+        "!",
+        "{",
+        "}",
+        ";",
+        " ",
+        ",",
+        "#",
+        "a",
+        "i",
+        "c",
+        "b",
+        ":a",
+        "\n",
+    ),
+    *(
+        "s/a/b/",
+        "s/a/b/g",
+        "s/a/b/e",
+        "s/a/b/w out",
+        "s/a/id/2e",
+        "s#a#b#",
+        "s#/#e#",
+        "s|a|w|",
+        "s|/|e|p",
+        "s,a,b,e",
+        "s/",
+        "/",
+        "\\",
+        "[",
+        "]",
+    ),
+)
+IN_A_SANDBOX = "e/r/w commands disabled in sandbox mode"
+
+
+@pytest.mark.skipif(not is_gnu("sed"), reason="only GNU sed says itself what writes, reads and runs")
+def test_no_script_of_sed_that_is_allowed_writes_reads_or_runs() -> None:
+    rng = random.Random(7)
+    allowed = refused = 0
+    for _ in range(4_000):
+        script = "".join(rng.choices(SED_PIECES, k=rng.randint(1, 6)))
+        options = rng.choice([["-n"], [], ["-e"], ["-n", "-e", "1d", "-e"]])
+        is_allowed = POLICY.evaluate(("sed", *options, script, "a"), context=CONTEXT).action is PolicyAction.ALLOW
+        # A script that is nobody's business is not worth a process.
+        if is_allowed or rng.random() < 0.01:
+            result = run("sed", "--sandbox", *options, script, input="ab\nb\n")
+            allowed += is_allowed and not result.returncode
+            refused += IN_A_SANDBOX in result.stderr
+            assert not (is_allowed and IN_A_SANDBOX in result.stderr), script
+    assert allowed > 20
+    assert refused > 5
 
 
 def test_the_shapes_of_sed_that_are_allowed_only_print(tmp_path: Path) -> None:

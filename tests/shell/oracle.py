@@ -96,6 +96,9 @@ def seen_all(texts: Sequence[str]) -> list[list[Seen] | None]:
         return list(pool.map(seen, texts))
 
 
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*)\+?=", re.ASCII)
+
+
 # -- from the tree to commands --------------------------------------------------------
 
 
@@ -139,7 +142,8 @@ def _commands(tree: Node) -> Iterator[Seen]:
 def _give_back(coproc: Node) -> None:
     """
     Makes words of a simple command what shfmt takes for a coprocess's name, and for
-    assignments although they stand behind the program.
+    assignments although they stand behind the program; and assignments the words in front
+    that are some: bash starts no program named `a=1`.
     """
     command = _child(_child(coproc, "Stmt"), "Cmd")
     while command.get("Type") == "BinaryCmd":
@@ -150,10 +154,24 @@ def _give_back(coproc: Node) -> None:
     is_program = name and "=" not in (_literal(name) or "=")
     words = [*([name] if is_program else []), *_children(command, "Args")]
     assigns = _children(command, "Assigns")
-    if words and assigns and _offset(assigns[0]) > _offset(words[0]):
+    first: list[Node] = []
+    while words and (assigned := _ASSIGNED.match(_begin(words[0]))):
+        first.append({"Name": {"Value": assigned[1]}})
+        del words[0]
+    if first:
+        command["Assigns"] = assigns = first + assigns
+    elif words and assigns and _offset(assigns[0]) > _offset(words[0]):
         words.insert(1, {"Parts": [{"Type": "ParamExp"}]})
         del command["Assigns"]
     command["Args"] = words
+
+
+def _begin(word: Node) -> str:
+    """
+    The plain text that *word* begins with.
+    """
+    parts = _children(word, "Parts")
+    return str(parts[0].get("Value", "")) if parts and parts[0]["Type"] == "Lit" else ""
 
 
 def _offset(node: object) -> int:

@@ -127,6 +127,8 @@ def test_a_coprocess_of_a_simple_command_has_no_name() -> None:
     assert seen("coproc p a | q") == [Seen(("p", "a")), Seen(("q",))]
     assert seen("coproc p A=1 b") == [Seen(("p", None, "b"))]
     assert seen("coproc p { a; }") == [Seen(("a",))]
+    assert seen("coproc A=$") == [Seen((), ("A",))]
+    assert seen("coproc A=1 B+=2 p C=3") == [Seen(("p", "C=3"), ("A", "B"))]
 
 
 def part(*argv: str, doubts: dict[int, Unknown] | None = None, setting: Setting = Setting.NONE) -> SimpleCommand:

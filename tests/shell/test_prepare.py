@@ -115,6 +115,9 @@ def test_operators_are_made_simple(text: str, prepared: str, operators: dict[int
         ("cat <<'E\n'", "cannot be told"),
         ("echo \\\n 'a", "not closed"),
         ("(( a << 2 ))", "within parentheses"),
+        ("a <>(b)", "bracket behind '<>'"),
+        ("a <<<(b)", "bracket behind '<<<'"),
+        ("a <>\\\n(b)", "bracket behind '<>'"),
     ],
 )
 def test_what_cannot_be_told(text: str, reason: str) -> None:
@@ -139,6 +142,13 @@ KEYWORDS = [
     ("<( time { a; })", "<( time { a; })"),
     ("echo time { a", "echo time { a"),
     ("'time' { a", "'time' { a"),
+    ("{ time (a); }", "{  (a); }"),
+    ("({ time (a); })", "({  (a); })"),
+    ("a{ time (a)", "a{ time (a)"),
+    ("a >& time (a)", "a >& time (a)"),
+    ("a >| time (a)", "a >| time (a)"),
+    ("dotime (a)", "dotime (a)"),
+    ("a |& time (a)", "a |&  (a)"),
 ]
 
 
@@ -146,6 +156,25 @@ KEYWORDS = [
 def test_keywords_are_taken_away_only_where_asked(text: str, prepared: str) -> None:
     assert prepare(text, simpler=True).text == prepared
     assert prepare(text).text == text
+
+
+BEHIND_JOINED_LINES = [
+    ("v1=a \\\ntime -p (a)", "v1=a time -p (a)"),
+    ("a \\\n! (a)", "a ! (a)"),
+    ("a | \\\n! (a)", "a | ! (a)"),
+    ("$(\\\ntime (a))", "$(time (a))"),
+    ("a\n\\\n\\\ntime (a)", "a;\n (a)"),
+    ("\\\n \\\n! (a)", "  (a)"),
+    ("# \\\n! (a)", "# \\;\n (a)"),
+    ("if a; then \\\n\n(a); fi", "if a; then \n(a); fi"),
+    (f"a {' ' * 60}time (a)", f"a {' ' * 60}time (a)"),
+]
+"""A line that was joined is no beginning of a command; nor is what is too far away to be seen."""
+
+
+@pytest.mark.parametrize(("text", "prepared"), BEHIND_JOINED_LINES)
+def test_keywords_behind_joined_lines(text: str, prepared: str) -> None:
+    assert prepare(text, simpler=True).text == prepared
 
 
 @given(st.text(alphabet="ab \\\n'\"$(){}<>E#`;", max_size=40))

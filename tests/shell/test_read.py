@@ -59,7 +59,10 @@ COMPOUND = [
     ("(a; b) > f", [">f", "a [subshell]", "b [subshell]"]),
     ("{ a; } 2>&1 | b", ["[pipeline]", "a [pipeline]", "b [pipeline] from 1"]),
     ("if a; then b; fi > f", [">f", "a [conditional]", "b [conditional]"]),
-    ("while read x; do a $x; done < f", ["<f", "x='…'? read x [loop]", "a <…:words> [loop]"]),
+    ("while read x; do a $x; done < f", ["<f", "x='…'? read x [loop] from 0", "a <…:words> [loop] from 0"]),
+    ("a | { b; } < f", ["a [pipeline]", "<f [pipeline] from 0", "b [pipeline] from 0 1"]),
+    ("{ a; } < f | b", ["<f [pipeline]", "a [pipeline] from 0", "b [pipeline] from 1"]),
+    ("{ a; } > f", [">f", "a"]),
     ("while read x; do a $x; done <<< b", ["<<<'b\n'", "x='…'? read x [loop]", "a <b:words> [loop]"]),
     (
         'a | while read x; do b "$x"; done',
@@ -185,6 +188,26 @@ DIRECTORIES = [
     ("a $(cd b; c); d", ["a <…:words>", "cd b [substitution] in 0", "c [substitution] in 0 at b", "d"]),
     ("pushd a; b; popd; c", ["pushd a", "b at a", "popd at a", "c at …"]),
     ("pushd; a", ["pushd", "a at …"]),
+    (
+        'cd "$(git rev-parse --show-toplevel)"; a',
+        ["cd <…:value>", "git rev-parse --show-toplevel [substitution] in 0", "a"],
+    ),
+    (
+        "cd $(git rev-parse --show-toplevel); a",
+        ["cd <…:words>", "git rev-parse --show-toplevel [substitution] in 0", "a"],
+    ),
+    (
+        'cd "${x-$(git rev-parse --show-toplevel)}"; a',
+        ["cd <…:value>", "git rev-parse --show-toplevel [substitution] in 0", "a at …"],
+    ),
+    (
+        'cd "$x$(git rev-parse --show-toplevel)"; a',
+        ["cd <…:value>", "git rev-parse --show-toplevel [substitution] in 0", "a at …"],
+    ),
+    (
+        'cd b; cd "$(git rev-parse --show-toplevel)"; a',
+        ["cd b", "cd <…:value> at b", "git rev-parse --show-toplevel [substitution] in 1 at b", "a at …"],
+    ),
     ("eval 'cd a'; b", ["eval 'cd a'", "cd a [wrapped text] by 0", "b at a"]),
     ("command cd a; b", ["command cd a", "cd a [wrapped] by 0", "b at a"]),
     ("bash -c 'cd a'; b", ["bash -c 'cd a'", "cd a [wrapped text] by 0", "b"]),

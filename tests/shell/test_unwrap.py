@@ -365,7 +365,7 @@ SPELLINGS = [
     ("parallel ::: 'a b' 'c d'", ["::: a b c d", "a b [suspect]", "c d [suspect]"]),
     ("git clone 'ext::a -c b% c' d", ["a -c 'b c' [suspect]"]),
     ("git submodule foreach --recursive a b", ["a b [suspect]"]),
-    ("git --no-pager bisect run a b", ["a b"]),
+    ("git --no-pager bisect run a b", ["git bisect run a b", "a b"]),
     ("git config core.pager 'a b'", ["a b [suspect]"]),
     ("git config user.name 'a b'", []),
     ("git rebase -ix 'a b' c", ["a b [suspect]"]),

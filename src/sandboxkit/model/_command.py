@@ -170,7 +170,8 @@ class SimpleCommand:
         assignments: What it assigns.
         redirects: Where it reads from and writes to.
         setting: How it stands in the whole.
-        reads_from: The indices of the parts whose output it reads through a pipe.
+        reads_from: The indices of the parts whose output it reads through a pipe, or whose
+            redirection it reads: that of the loop or group it stands in.
         inside: The index of the part whose word, redirection or assignment it is a
             substitution in, or None.
         outer: The index of the part that starts it, for example `sudo`, or None.

@@ -321,6 +321,10 @@ class _Decision:
         for redirect in part.redirects:
             if redirect.writes:
                 rows += floor.writes_to(redirect.target, context)
+            elif part.argv and redirect.is_text:
+                rows += floor.executes(verdicts[0].subject, redirect.target)
+            elif part.argv and redirect.operator.endswith("<"):
+                rows += floor.reads_from(verdicts[0].subject, redirect.target)
         return rows
 
 

@@ -80,8 +80,12 @@ class FloorRow(_Row):
     """Some argument names a path of this class."""
     destination: str = ""
     """The last operand, or the value of an option that names a file to write, is a path of this class."""
+    origin: str = ""
+    """Some operand that is not where the rest goes is a path of this class."""
     writes: str = ""
     """Some output redirection goes to a path of this class."""
+    reads: str = ""
+    """Some input redirection comes from a path of this class."""
     sources: Literal["", "downloaders", "decoders", "tellers", "shells", "searchers"] = ""
     """
     For `downloaders` and `decoders`: what it executes comes from a program of this
@@ -108,13 +112,22 @@ class FloorRow(_Row):
             or self.arguments
             or self.operands
             or self.destination
+            or self.origin
             or self.writes
+            or self.reads
             or self.sources
             or self.structure
             or self.code
         ):
             raise ValueError("a row of the floor has at least one condition")
         return self
+
+    @property
+    def place(self) -> str:
+        """
+        The class of paths that its arguments are compared with, or nothing.
+        """
+        return self.operands or self.destination or self.origin
 
 
 class Programs(_Row):
@@ -178,8 +191,8 @@ class FloorRule:
         *row* compiled.
         """
         trigger = trigger_of(row.arguments) if row.arguments else None
-        if trigger is None and (row.operands or row.destination):
-            trigger = places[row.operands or row.destination].trigger
+        if trigger is None and row.place:
+            trigger = places[row.place].trigger
         return cls(
             row=row,
             options=tuple(ArgumentSet.of(group) for group in row.options),
@@ -194,7 +207,7 @@ class FloorRule:
         Whether the row can be answered from the words of one command.
         """
         row = self.row
-        return not (row.sources or row.carries_output or row.structure or row.writes)
+        return not (row.sources or row.carries_output or row.structure or row.writes or row.reads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +221,7 @@ class Floor:
         general: The rows about argv that take any program.
         alarm: Found where any of their triggers or a wildcard is, or None where one of them
             has no trigger.
-        writes: The rows about redirections.
+        writes, reads: The rows about redirections.
         flows: The rows about what a part receives, under each of their programs; and the
             other programs that take part in what is executed, without a row.
         executed: The rows about what is executed.
@@ -226,6 +239,7 @@ class Floor:
     general: tuple[FloorRule, ...]
     alarm: re.Pattern[str] | None
     writes: tuple[FloorRule, ...]
+    reads: tuple[FloorRule, ...]
     flows: Mapping[str, tuple[FloorRule, ...]]
     executed: tuple[FloorRule, ...]
     structures: tuple[FloorRule, ...]
@@ -256,6 +270,7 @@ class Floor:
             general=general,
             alarm=any_of([_GLOB, *(rule.trigger for rule in general)]),
             writes=tuple(rule for rule in rows if rule.row.writes),
+            reads=tuple(rule for rule in rows if rule.row.reads),
             flows=others | _indexed((name, rule) for rule in received for name in rule.row.programs),
             executed=executed,
             structures=tuple(rule for rule in rows if rule.row.structure),
@@ -301,12 +316,13 @@ class Floor:
         row = rule.row
         if name in row.except_programs or not _applies(rule, name, arguments):
             return False
-        if not (row.operands or row.destination):
+        if not row.place:
             return True
         named = _without_pattern(arguments) if name in self.programs.pattern_first else arguments
         named = _without_identity(named) if name in _TAKE_IDENTITY else named
         named = tuple(_destinations(named)) if row.destination else named
-        return self._names_place(self.places[row.operands or row.destination], named, context, moved=moved)
+        named = _origins(named) if row.origin else named
+        return self._names_place(self.places[row.place], named, context, moved=moved)
 
     def _candidates(self, subject: Subject) -> Sequence[str]:
         """
@@ -325,6 +341,27 @@ class Floor:
             if self.places[rule.row.writes].holds(target, context):
                 yield rule.row
 
+    def reads_from(self, subject: Subject, target: str) -> Iterator[FloorRow]:
+        """
+        The rows that deny *subject* an input redirection from *target*.
+        """
+        for rule in self.reads:
+            row = rule.row
+            applies = subject.name in row.programs and _applies(rule, subject.name, subject.argv[1:])
+            if applies and self.places[row.reads].holds(target, subject.context):
+                yield row
+
+    def executes(self, subject: Subject, text: str) -> Iterator[FloorRow]:
+        """
+        The rows that deny *subject* for *text*, which it reads as standard input, where it
+        executes that as code.
+        """
+        rules = [rule for rule in self.by_program.get(subject.name, ()) if rule.code]
+        if rules and any(each.place is None for each in self.languages.handed(subject.name, subject.argv)):
+            for rule in rules:
+                if any(pattern.search(text) for pattern in rule.code):
+                    yield rule.row
+
     def tells(self, part: SimpleCommand) -> bool:
         """
         Whether *part* names a file that often holds secrets, among its words or in code.
@@ -334,7 +371,7 @@ class Floor:
             named += (name for word in part.argv[1:] for name in _QUOTED.findall(word))
         named += (redirect.target for redirect in part.redirects if not redirect.is_text)
         places = self.places["secrets"], self.places["credentials"]
-        return any(place.holds(path, _NOWHERE) for path in named for place in places)
+        return any(_may_be_dotenv(path) or any(place.holds(path, _NOWHERE) for place in places) for path in named)
 
     def _names_place(
         self, places: Places, arguments: tuple[str, ...], context: EvaluationContext, *, moved: bool
@@ -386,6 +423,28 @@ def _destinations(arguments: tuple[str, ...]) -> Iterator[str]:
             yield arguments[place + 1]
         elif found := _WRITING_ATTACHED.match(argument):
             yield argument[found.end() :]
+
+
+def _may_be_dotenv(path: str) -> bool:
+    """
+    Whether *path* is a glob for files with a dot in front, .env among them.
+    """
+    name = path.rpartition("/")[2]
+    if name[:1] != "." or not _GLOB.search(name):
+        return False
+    return any(fnmatch.fnmatchcase(one, name) for one in (".env", ".env.local"))
+
+
+def _origins(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """
+    *arguments* without the destination: the value of -t, or else the last of them.
+    """
+    for place, argument in enumerate(arguments):
+        if argument.startswith("--t"):
+            return arguments[:place] + arguments[place + (1 if "=" in argument else 2) :]
+        if argument[:1] == "-" and argument[:2] != "--" and "t" in argument:
+            return arguments[:place] + arguments[place + (2 if argument.endswith("t") else 1) :]
+    return arguments[:-1]
 
 
 def _indexed(pairs: Iterable[tuple[str, FloorRule]]) -> dict[str, tuple[FloorRule, ...]]:

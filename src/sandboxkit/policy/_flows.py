@@ -114,7 +114,9 @@ class _Flows:
             if rules is None and not name.isalpha():
                 rules = flows.get(_VERSION.sub("", name))
             for rule in rules or ():
-                if self._applies(rule.row, index):
+                if (rule.arguments is None or any(map(rule.arguments.fullmatch, part.argv))) and self._applies(
+                    rule.row, index
+                ):
                     yield rule.row, index
             if part.function is not None or int.__and__(part.setting, _REPEATS) != 0:
                 for rule in self._floor.structures:
@@ -186,20 +188,23 @@ class _Flows:
 
     def _of_variables(self, index: int) -> Iterator[int]:
         """
-        What the variables that the part's text names were set to, also by way of others.
+        What the variables that the part's text names were set to, also by way of others. All
+        that are set before, where there is no text to look at, as of a list of arguments.
         """
-        source, waiting, seen = self._source or "", [index], set[int]()
+        source, waiting, seen = self._source, [index], set[int]()
         while waiting:
             user = waiting.pop()
             start, end = self._parts[user].span or (0, 0)
-            named = set(_VARIABLE.findall(source, start, end))
+            named = None if source is None else set(_VARIABLE.findall(source, start, end))
             for before in range(user):
                 setters = self._parts[before].assignments
-                if before not in seen and any(not each.is_known and each.name in named for each in setters):
+                is_named = any(not each.is_known and (named is None or each.name in named) for each in setters)
+                if is_named and before not in seen:
                     seen.add(before)
                     waiting.append(before)
                     yield from self._inside_of(before)
                     if self._names[before] in _READ_VARIABLES:
+                        yield before  # it may read a file by its own redirection
                         yield from self._received(before)
 
     # Structure

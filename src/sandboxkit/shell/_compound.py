@@ -45,10 +45,12 @@ _EXPRESSIONS = frozenset(
 _OPENING = frozenset(("if", "then", "elif", "else"))
 _CLOSING = _OPENING | {"fi", "elif_clause", "else_clause"}
 _CONDITION_WORDS = frozenset(("if", "then", "elif", "else", "fi", ";", "\n", "&"))
-_FOR_WORDS = frozenset(("for", "select", "in", ";", "&", "\n"))
+_FOR_WORDS = frozenset(("for", "select", "in", ";", "\n"))
 _ARITHMETIC_FOR_WORDS = frozenset(("for", "((", "))", ";", ",", "\n"))
 _BODIES = frozenset(("do_group", "compound_statement"))
 _NO_BODY = frozenset(("word", *REDIRECTS))
+_OPERATORS = frozenset("|&;<>()")
+_CASE_WORDS = frozenset(("case", "in", "esac", "\n"))
 _CASE_ENDS = frozenset((";;", ";&", ";;&"))
 _ALWAYS = frozenset(((":",), ("true",), ("[", "1", "]"), ("[[", "1", "]]")))
 _NEVER = frozenset((("false",),))
@@ -108,6 +110,9 @@ def _operands(reader: Reader, node: Node, part: int, words: Words, opener: str, 
         # The grammar reads on over the end of the line, where bash begins another command.
         reader.source.check_gaps(node.children, one_line=True)
     for child in node.children:
+        if opener == "[" and not _OPERATORS.isdisjoint(child.type) and not child.is_named:
+            # To the grammar it compares; to bash another command or a file stands behind it.
+            raise UnsureError(f"it has {child.type!r} within single brackets")
         if not child.is_named or child.type == "test_operator":
             reader.tokens.add(child)
             words.add(reader.words.slice(child), child.start_byte, literal=True)
@@ -228,6 +233,8 @@ def case(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:
     subject = Words()
     items: list[Node] = []
     for child in node.children:
+        if not child.is_named and child.type not in _CASE_WORDS:
+            raise UnsureError("it has a case the reader does not know")  # bash refuses `case a in;`
         if child.type == "case_item":
             items.append(child)
         elif child.is_named and child.type != "comment":

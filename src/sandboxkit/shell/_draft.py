@@ -120,6 +120,9 @@ def _check_keywords(words: Words) -> None:
         rest = rest[1:] if rest[:1] == ["--"] else rest
         if not rest or (first == "time" and rest[0].startswith("-")):
             raise UnsureError(f"it has {first!r} in front of nothing, or of an option it does not take")
+        own = len(words.argv) - len(rest)
+        if not all(words.literal[1:own]):
+            raise UnsureError(f"it has {first!r} in front of an option with quotes, which is a program then")
         for word, literal in zip(words.argv[1:], words.literal[1:], strict=True):
             if not literal and "=" in word:
                 raise UnsureError(f"it has {first!r} in front of what may be an assignment")

@@ -8,7 +8,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sandboxkit.model import UNKNOWN, Assignment, Setting, SimpleCommand
+from sandboxkit.model import UNKNOWN, Assignment, Doubt, Setting, SimpleCommand
 from sandboxkit.shell._carried import Stdin
 from sandboxkit.shell._escape import printed
 from sandboxkit.shell._stdin import prints_number, stdin_of
@@ -34,6 +34,7 @@ _READS = {"read": "REPLY", "mapfile": "MAPFILE", "readarray": "MAPFILE"}
 Builtins that set variables to what they read, with the one they set where none is named.
 """
 _NAMES = re.compile(r"[A-Za-z_]\w*")
+_TOP = ("git", "rev-parse", "--show-toplevel")
 _PRINTS = frozenset(("cat", "echo", "printf"))
 _DIGITS = 9
 """
@@ -93,7 +94,7 @@ def noted(part: SimpleCommand, found: Found, inherited: Stdin | None, cwd: str |
         raise UnsureError("it changes where everything behind it reads from")
     if argv[0] in _MOVES:
         variables.set("OLDPWD", cwd or ".")
-        return directory(part, cwd)
+        return cwd if cwd is None and _is_top_of_repository(part, found.parts) else directory(part, cwd)
     if argv[0] in _SAME_SHELL or argv[0] in found.functions:
         stdin = stdin_of(part, found.parts, inherited) if argv[0] in _BEFORE_BUILTINS else None
         for inner in _behind(part, found.parts):
@@ -101,6 +102,23 @@ def noted(part: SimpleCommand, found: Found, inherited: Stdin | None, cwd: str |
         return _followed(part, found, cwd)
     _note_variables(part, found, inherited)
     return cwd
+
+
+def _is_top_of_repository(part: SimpleCommand, parts: Sequence[SimpleCommand]) -> bool:
+    """
+    Whether *part* is `cd "$(git rev-parse --show-toplevel)"`. That is the repository which git
+    takes from where the text begins, so git does nothing else there than it did before.
+    """
+    if part.argv != ("cd", UNKNOWN) or part.span is None:
+        return False
+    index = next(at for at, each in enumerate(parts) if each is part)
+    inside = [each for each in parts if each.inside == index]
+    if len(inside) != 1 or inside[0].argv != _TOP or inside[0].span is None:
+        return False
+    # Nothing else is in the word: no ${x:-…} around it, and no variable beside it.
+    around = inside[0].span[0] - part.span[0], part.span[1] - inside[0].span[1]
+    doubt = part.unknown[0][1]
+    return doubt.is_output and around == ((6, 2) if doubt.doubt is Doubt.VALUE else (5, 1))
 
 
 def _note_variables(part: SimpleCommand, found: Found, inherited: Stdin | None) -> None:

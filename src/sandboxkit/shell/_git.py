@@ -128,23 +128,23 @@ def _external(word: str) -> Inner:
 
 def _git_elsewhere(part: SimpleCommand) -> Carried | None:
     """
-    `git -C DIR …` is the rest, started in DIR. Only options that change nothing else may
-    stand around it.
+    `git -C DIR …` is the rest, started in DIR, and `git --no-pager …` just the rest. Only
+    options that change nothing else may stand around them.
     """
-    argv, at, own, cwd = part.argv, 1, 0, part.cwd
+    argv, at, cwd = part.argv, 1, part.cwd
     while at < len(argv) and not is_unknown(part, at):
         if argv[at] == "-C" and at + 1 < len(argv) and not may_be_several(part, at + 1):
             to = argv[at + 1]
             cwd = posixpath.join(cwd or "", f"{to}/{UNKNOWN}" if is_unknown(part, at + 1) else to)
-            own = at = at + 2
+            at += 2
         elif argv[at] in _FLAGS:
             at += 1
         else:
             break
-    if not own or own >= len(argv):
+    if at == 1 or at >= len(argv):
         return None
-    inner = tail(part, own - 1, cwd=cwd)
-    return Carried([replace(inner, argv=("git", *inner.argv[1:]), unknown=_without_first(inner), start=own)], own)
+    inner = tail(part, at - 1, cwd=cwd)
+    return Carried([replace(inner, argv=("git", *inner.argv[1:]), unknown=_without_first(inner), start=at)], at)
 
 
 def _without_first(inner: Inner) -> tuple[tuple[int, Unknown], ...]:

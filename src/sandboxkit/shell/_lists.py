@@ -114,7 +114,10 @@ def _redirected(reader: Reader, node: Node, body: Node, behind: Sequence[Node], 
     parts = reader.found.parts
     part = parts[index]
     stdin = stdin_of(part, parts, place.stdin)
-    return reader.statement(body, place._replace(stdin=stdin, reads_from=part.reads_from))
+    # What stands in the body reads the file as it would what `cat FILE` prints.
+    is_file = any(redirect.operator == "<" for redirect in part.redirects)
+    sources = (*part.reads_from, index) if is_file else part.reads_from
+    return reader.statement(body, place._replace(stdin=stdin, reads_from=sources))
 
 
 def redirects(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:

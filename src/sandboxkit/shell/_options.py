@@ -62,8 +62,8 @@ def read_options(part: SimpleCommand, name: str, wrapper: Wrapper) -> Options | 
         if wrapper.assigns and (assigned := _ASSIGNMENT.fullmatch(word)):
             _assign(part, found, assigned)
             continue
-        if is_unknown(part, found.at) and found.assignments and name in ("time", "coproc"):
-            break  # no option follows an assignment
+        if found.assignments and name in ("time", "coproc"):
+            break  # no option follows an assignment, whatever the word begins with
         if is_unknown(part, found.at) and (not operands or may_be_several(part, found.at)):
             return None if word.startswith("-") or not _surely_operand(part, found.at) else found
         if word == "--":
@@ -114,9 +114,11 @@ def _option(part: SimpleCommand, found: Options, wrapper: Wrapper, name: str) ->
     Takes one option, with its value; False where it is not known.
     """
     argv, word = part.argv, part.argv[found.at]
-    if name == "env" and ("--split-string".startswith(word.partition("=")[0]) or re.match(r"-[iv0]*S", word)):
-        found.splits = found.at
-        return True
+    if name == "env":
+        is_long = word.startswith("--") and "--split-string".startswith(word.partition("=")[0])
+        if is_long or re.match(r"-[iv0]*S", word):
+            found.splits = found.at
+            return True
     if name == "xargs":
         if replaces := _REPLACES.match(word):
             found.replaces = _replaced(argv, found.at, replaces)

@@ -15,14 +15,18 @@ __all__ = ["HereDocument", "Prepared", "prepare"]
 
 _DELIMITER = re.compile(r"""<<(-?)[ \t]*((?:[^\s;&|<>()$`"'\\]|\\.|'[^'\n]*'|"[^"\n$`\\]*")+)""")
 _ANSI_C_REST = re.compile(r"(?:[^'\\]|\\.)*'", re.DOTALL)
+_BRACKET = re.compile(r"(?:\\\n)*\(")
 _AFTER_DELIMITER = frozenset(("", *" \t\n;&|<>()"))
 _BEFORE_COMMENT = frozenset(" \t\n;&|()<>")
 _MAX_DOCUMENTS = 20
 _LOOK_BACK = 40
-_GOES_ON = re.compile(r"(?:^|[;&|({\n]|(?:^|[\s;&|])(?:then|do|else|elif|in|if|while|until|!|time))[ \t]*$|\)[ \t]*$")
+_GOES_ON = re.compile(
+    r"(?:^|[;(\n]|(?<![<>])[&|]|(?:^|[\s;&|(])(?:\{|then|do|else|elif|in|if|while|until|!|time))[ \t]*$|\)[ \t]*$"
+)
 _PIPED = re.compile(r"(?:^|[^|])\|[ \t\n]*$")
 _BEGINS = re.compile(
-    r"(?:^|[;&|({\n]|(?:^|[\s;&|])(?:then|do|else|elif|if|while|until|time(?:[ \t]+-p)?))[ \t]*(?:![ \t]+)*$"
+    r"(?:^|[;(\n]|(?<![<>])[&|]|(?:^|[\s;&|(])(?:\{|then|do|else|elif|if|while|until|time(?:[ \t]+-p)?)[ \t])"
+    r"[ \t]*(?:![ \t]+)*$"
 )
 _SUBSTITUTION = re.compile(r"[$<>]\([ \t]*$")
 _KEYWORD = re.compile(
@@ -145,8 +149,9 @@ class _Pass:
         Copies up to *begin* and goes on at *end*.
         """
         for piece in (self._text[self._copied : begin], instead):
-            self._done.append(piece)
-            self._length += len(piece)
+            if piece:
+                self._done.append(piece)
+                self._length += len(piece)
         self._copied = self._at = end
         self._result._places.append(self._length)
         self._result._originals.append(end)
@@ -193,12 +198,7 @@ class _Pass:
             self._operator("<>", ">")
         elif char == "\n" and self._waiting:
             self._bodies()
-        elif (
-            char == "\n"
-            and self._simpler
-            and inside == "command"
-            and not _GOES_ON.search(text, max(0, at - _LOOK_BACK), at)
-        ):
+        elif char == "\n" and self._simpler and inside == "command" and not _GOES_ON.search(self._before()):
             self._leave_out(at, at, ";")
             self._at = at + 1
         elif self._simpler and char in "tc!" and (keyword := self._keyword()):
@@ -212,12 +212,24 @@ class _Pass:
         Where the compound command begins that a keyword here stands in front of, or 0.
         """
         found = _KEYWORD.match(self._text, self._at)
-        before = self._text[max(0, self._at - _LOOK_BACK) : self._at]
-        if not found or not _BEGINS.search(before) or (found[0][0] == "!" and _PIPED.search(before)):
+        if not found or not _BEGINS.search(before := self._before()) or (found[0][0] == "!" and _PIPED.search(before)):
             return 0
         # At the beginning of $( ) bash 5.2 takes this `time` for a program, and refuses it.
         is_refused = found[0].startswith("time") and _SUBSTITUTION.search(before)
         return 0 if is_refused else found.end()
+
+    def _before(self) -> str:
+        """
+        The end of what stands before this place once lines are joined, as bash sees it.
+
+        What is cut off in front of it counts as a word: no command begins behind it.
+        """
+        end = self._text[max(self._copied, self._at - _LOOK_BACK - 1) : self._at]
+        pieces = len(self._done)
+        while pieces and len(end) <= _LOOK_BACK:
+            pieces -= 1
+            end = self._done[pieces] + end
+        return end if len(end) <= _LOOK_BACK else f"x{end[-_LOOK_BACK:]}"
 
     def _single_quote(self, inside: str) -> None:
         if inside == "braces" and "quotes" in self._open:
@@ -264,6 +276,9 @@ class _Pass:
 
     def _operator(self, operator: str, instead: str) -> None:
         begin, end = self._at, self._at + len(operator)
+        if _BRACKET.match(self._text, end):
+            # Without the rest of the operator it would be a process substitution.
+            raise UnsureError(f"it has a bracket behind {operator!r}")
         self._result.operators[self._length + begin - self._copied] = operator
         self._leave_out(begin, end, instead)
 

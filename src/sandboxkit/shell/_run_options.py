@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["options_that_run", "values_of", "words_that_run"]
 
 _TARS = frozenset(("tar", "bsdtar"))
+_PATTERNS = {"rg": frozenset(("-e", "--regexp"))}
+"""
+Options whose value is a pattern, whatever it begins with: `rg -e --pre` looks for text. Of
+other options no value is told apart, which can only find more.
+"""
 _MAX_CLUSTER = 8
 _MAX_VALUES = 100
 _TAKE_VALUES = frozenset("mMWX")
@@ -35,12 +40,25 @@ def options_that_run(part: SimpleCommand, stdin: Stdin | None) -> Carried | None
     """
     argv, name = part.argv, name_of(part.argv[0])
     options = RUN_OPTIONS.get(name)
-    texts = [text.removeprefix("exec=").lstrip("| ") for text in values_of(argv, options)] if options else []
+    words = _without_patterns(argv, _PATTERNS[name]) if name in _PATTERNS else argv
+    texts = [text.removeprefix("exec=").lstrip("| ") for text in values_of(words, options)] if options else []
     if name in _TARS and argv[1:2] and argv[1].isalpha() and ("I" in argv[1] or "F" in argv[1]):
         texts += argv[2:5]  # `tar cIf PROGRAM FILE`: the letters take the words in their order
     texts += words_that_run(name, argv[1:] if stdin is None else (*argv[1:], stdin.text))
     inner = guesses(text for text in texts[:MAX_STRINGS] if NEEDS_SHELL.search(text.strip()))
     return Carried(inner) if inner else None
+
+
+def _without_patterns(argv: tuple[str, ...], options: frozenset[str]) -> tuple[str, ...]:
+    """
+    *argv* up to `--`, without the values of *options*.
+    """
+    words: list[str] = []
+    at = 0
+    while at < len(argv) and argv[at] != "--":
+        words.append(argv[at])
+        at += 2 if argv[at] in options else 1
+    return tuple(words)
 
 
 def words_that_run(name: str, words: Sequence[str]) -> list[str]:

@@ -79,6 +79,8 @@ def _print_numbers(part: SimpleCommand, parts: Sequence[SimpleCommand]) -> bool:
 
 def _output_of(index: int, parts: Sequence[SimpleCommand], inherited: Stdin | None) -> Stdin | None:
     part = parts[index]
+    if not part.argv:
+        return None
     if part.argv == ("cat",) or part.program == "tee":
         return stdin_of(part, parts, inherited)
     if part.own is not None:

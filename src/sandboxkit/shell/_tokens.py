@@ -58,6 +58,7 @@ class Tokens:
             or any(self._has_walked(word) for word in lexer.optional - known)
             or not seen - self.excused <= lexer.words | lexer.optional
             or not lexer.redirects <= self.redirects
+            or any(self._has_walked((at, at + 1)) for at in lexer.optional_redirects - self.redirects)
             or not self.redirects <= lexer.redirects | lexer.optional_redirects
         ):
             raise UnsureError("its words cannot be told apart with certainty")
