@@ -13,10 +13,10 @@ from sandboxkit.policy._glob import any_of
 from sandboxkit.policy._match import CompiledRule
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Iterable, Mapping, Sequence
 
     from sandboxkit.policy._floor import Floor
+    from sandboxkit.policy._glob import Later
     from sandboxkit.policy._rule import PolicyRule
     from sandboxkit.policy._subject import Subject
 
@@ -36,7 +36,7 @@ class _Guarded:
     """
 
     rules: tuple[CompiledRule, ...]
-    guard: re.Pattern[str] | None
+    guard: Later | None
     all: tuple[CompiledRule, ...]
 
     @classmethod
