@@ -17,6 +17,7 @@ from sandboxkit.backends._host import look
 from sandboxkit.backends._journal import Journal
 from sandboxkit.backends._protection import violations
 from sandboxkit.backends._refusals import Ground, merged, violation
+from sandboxkit.backends._remembered import forget
 from sandboxkit.errors import BackendError, CommandError, SetupError, SpecError
 from sandboxkit.model import Control, ControlState, Enforcement, ExecResult, Grade, Invocation, Termination, Violation
 from sandboxkit.process import launch, open_streams, run
@@ -199,6 +200,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
                     explain=explain,
                 )
         except SetupError as exc:
+            forget()  # what was found out about this machine may not hold any more
             meaning = self._mechanism.refusal(exc.problem)
             raise SetupError(self._mechanism.name, f"{meaning.reason}; {meaning.remedy}") from exc
         finally:

@@ -21,6 +21,7 @@ from sandboxkit.backends._layouts import layouts
 from sandboxkit.backends._patterns import denied_by_patterns
 from sandboxkit.backends._protection import Watched, protection
 from sandboxkit.backends._quarantine import WATCHED, state_places
+from sandboxkit.backends._remembered import places
 from sandboxkit.errors import SpecError
 from sandboxkit.model import Access, Control, access_of, is_inside
 from sandboxkit.process import interpreter
@@ -398,21 +399,22 @@ def _may_read(who: Identity, path: str) -> bool:
 
 def _kept(roots: Iterable[str]) -> tuple[str, ...]:
     """
-    Where this library notes what runs watch, as far as it lies in one of *roots*: made
-    where it is missing, because only what exists can be held.
+    Where this library notes what runs watch, and what it found out about the machine, as
+    far as it lies in one of *roots*: made where it is missing, because only what exists
+    can be held.
 
     Raises:
         SpecError: It cannot be made.
     """
     found = []
-    for place in state_places(WATCHED, ()):
+    for place in (*state_places(WATCHED, ()), *places()):
         if not any(is_inside(place, root) or is_inside(root, place) for root in roots):
             continue
         try:
             os.makedirs(place, mode=0o700, exist_ok=True)
         except OSError as exc:
             raise SpecError(
-                f"filesystem.write: {place!r}, where this library notes what runs are doing, cannot be made and held: "
+                f"filesystem.write: {place!r}, where this library keeps its notes, cannot be made and held: "
                 f"{exc.strerror}; remove what stands there, or set XDG_STATE_HOME to a directory outside"
             ) from exc
         found.append(place)

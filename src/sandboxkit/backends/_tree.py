@@ -134,7 +134,7 @@ def _pin(nodes: dict[str, Node]) -> None:
 _RUNS_FROM = (
     "this library itself runs from; run from another environment, or set filesystem.allow_host_interpreter_writes=true"
 )
-_NOTES = "this library notes in what runs are doing; write elsewhere"
+_NOTES = "this library keeps its notes in; write elsewhere"
 
 
 def _refuse_inside(paths: Iterable[str], roots: Iterable[str], why: str) -> None:
