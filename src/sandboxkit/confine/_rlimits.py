@@ -22,7 +22,7 @@ _LOCKED_BYTES = 8 * 1024 * 1024
 _QUEUED_BYTES = 819_200
 
 
-def rlimits(limits: Limits) -> tuple[tuple[int, int], ...]:
+def rlimits(limits: Limits, *, is_counted: bool = False) -> tuple[tuple[int, int], ...]:
     """
     (resource, limit) pairs, soft and hard alike, in the order of the numbers.
 
@@ -46,6 +46,12 @@ def rlimits(limits: Limits) -> tuple[tuple[int, int], ...]:
     a socket (Linux 6.16) heeds no limit. On a host for commands nobody trusts, the
     pattern should be a file.
 
+    Args:
+        limits: The spec's.
+        is_counted: Whether a control group holds the number of processes. Then the limit
+            here is one more and stands behind that: the group counts what it refuses,
+            while nobody hears of what this refuses.
+
     Source: getrlimit(2), core(5), fs/coredump.c (coredump_pipe).
     """
     wanted = {
@@ -55,7 +61,7 @@ def rlimits(limits: Limits) -> tuple[tuple[int, int], ...]:
         _CORE: _NO_HANDLER,
         # The child that starts the command and waits for it is a process of the box too. It
         # is the first one (bwrap --as-pid-1): an init of bwrap's own would count as well.
-        _NPROC: None if limits.processes is None else limits.processes + _SUPERVISORS,
+        _NPROC: None if limits.processes is None else limits.processes + _SUPERVISORS + is_counted,
         _NOFILE: limits.open_files,
         _MEMLOCK: _LOCKED_BYTES,
         _MSGQUEUE: _QUEUED_BYTES,

@@ -224,7 +224,7 @@ async def test_the_limits_are_the_specs(boxes: Boxes, ws: Path) -> None:
     assert inside["RLIMIT_DATA"] == [1 << 30] * 2
     assert inside["RLIMIT_FSIZE"] == [1 << 20] * 2
     assert inside["RLIMIT_NOFILE"] == [77] * 2
-    assert inside["RLIMIT_NPROC"][0] in (99, 100)
+    assert 99 <= inside["RLIMIT_NPROC"][0] <= 101  # a second line behind another count may be a little wider
 
 
 async def test_what_the_caller_is_limited_to_stays(boxes: Boxes, ws: Path) -> None:
