@@ -15,7 +15,7 @@ from sandboxkit.backends._contract import PIPE, BoxProcess, Facts, Sandbox
 from sandboxkit.backends._copies import copies
 from sandboxkit.backends._host import look
 from sandboxkit.backends._journal import Journal
-from sandboxkit.backends._protection import violations
+from sandboxkit.backends._protection import new_repositories, violations
 from sandboxkit.backends._refusals import Ground, merged, violation
 from sandboxkit.backends._remembered import forget
 from sandboxkit.errors import BackendError, CommandError, SetupError, SpecError
@@ -293,7 +293,12 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         once, also where nobody waited for the command's result.
         """
         if self._violations is None:
-            self._violations = violations(self._mechanism.watched(self._facts))
+            survey = self._mechanism.survey(self._facts)
+            before = survey.repositories if survey else ()
+            self._violations = (
+                *violations(self._mechanism.watched(self._facts)),
+                *new_repositories(self._spec, before),
+            )
             if self._journal is not None:
                 self._journal.close()
         return self._violations

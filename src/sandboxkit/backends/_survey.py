@@ -84,6 +84,8 @@ class Survey:
         tools: Readable directories of tools.
         runtime: What the in-box child needs to start: always readable.
         launcher: What this library executes or imports: never writable.
+        repositories: Directories in which something is held or watched for git; None
+            where there may be others.
         key_lists: What of /proc lists the keys of the host's user: their names are not the
             box's business, and no namespace keeps them apart. Source: keyrings(7).
         kept: What it notes for itself, where that lies in a writable directory: never
@@ -118,6 +120,7 @@ class Survey:
     gaps: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     key_lists: tuple[str, ...] = ()
+    repositories: frozenset[str] | None = frozenset()
 
 
 def survey(spec: SandboxSpec, *, programs: Iterable[str] = (), maps_ids: bool = True) -> Survey:
@@ -170,6 +173,7 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = (), maps_ids: bool = 
         owners=owners,
         working_directory=_working_directory(),
         matched=matched,
+        repositories=None if sets.repositories is None else frozenset(sets.repositories),
         key_lists=tuple(path for path in _KEY_LISTS if os.path.exists(path)),
         gaps=tuple(dict.fromkeys((*sets.gaps, *gaps, *_other_names((*protected, *matched, *spec.filesystem.deny))))),
     )
