@@ -88,6 +88,15 @@ async def test_a_bomb_of_memory_ends_at_the_limit_of_the_tree(boxes: Boxes, ws: 
     assert "limit of memory, having used" in result.outcome
 
 
+@with_groups
+async def test_who_takes_more_and_more_is_ended_and_the_figure_told(boxes: Boxes, ws: Path) -> None:
+    # It would only see a MemoryError if the limit of one process came first.
+    script = Act("kept = []\nfor _ in range(200):\n    kept.append(b'x' * (1 << 20))")
+    result = await boxes.run(spec_with(ws, memory_bytes=64 * MIB), script.argv({}), timeout=20)
+    assert result.termination is Termination.MEMORY_LIMIT, (result.outcome, result.text("stderr"))
+    assert script.outside() == {}
+
+
 @pytest.mark.parametrize("way", ["anonymous", "children", "memfd", "shm"])
 def test_as_much_memory_is_there_outside(way: str) -> None:
     outside = TAKE.outside(way=way, mib=192)

@@ -110,6 +110,13 @@ class Cgroups:
                 return hierarchy
         return None
 
+    @property
+    def controls(self) -> frozenset[Control]:
+        """
+        The controls they can hold for a whole tree.
+        """
+        return frozenset(_CONTROLS[name] for hierarchy in self.hierarchies for name in hierarchy.controllers)
+
     def refreshed(self) -> Cgroups:
         """
         This, unless the process has been moved since; then what holds now. What was

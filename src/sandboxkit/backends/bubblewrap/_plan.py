@@ -13,7 +13,7 @@ from sandboxkit.backends._tree import Node, Tree, box_tree, working_directory
 from sandboxkit.backends.bubblewrap._mounts import mounts
 from sandboxkit.confine import child_code, landlock_rules, rlimits, seccomp_filter
 from sandboxkit.errors import SpecError
-from sandboxkit.model import FIRST_FREE_FD, Confinement, Control, LaunchPlan, Mount, PlanFile, Staging, Trace, is_inside
+from sandboxkit.model import FIRST_FREE_FD, Confinement, LaunchPlan, Mount, PlanFile, Staging, Trace, is_inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -189,7 +189,7 @@ def _confinement(
         argv=invocation.argv,
         environment=tuple(environment.items()),
         cwd=working_directory(invocation.cwd, spec, survey, lambda path: _is_shown(path, tree), survey.box_home),
-        rlimits=rlimits(spec.limits, is_counted=facts.cgroups.of(Control.LIMITS_PROCESSES) is not None),
+        rlimits=rlimits(spec.limits, grouped=facts.cgroups.controls),
         landlock=_landlock(facts.landlock_abi, tree),
         landlock_abi=facts.landlock_abi,
         pass_fds=tuple(zip(carriers, invocation.pass_fds, strict=False)),
