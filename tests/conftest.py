@@ -43,10 +43,11 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(autouse=True)
 def state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """
-    Where quarantines are made, for as long as the test; made only once it is needed.
+    Where quarantines are made and notes kept, for as long as the test; made only once it is needed.
     """
     directory = tmp_path_factory.getbasetemp().resolve() / "state"
     monkeypatch.setenv("XDG_STATE_HOME", str(directory))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(directory / "runtime"))
     return directory
 
 

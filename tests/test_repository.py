@@ -18,9 +18,11 @@ PACKAGE = ROOT / "src" / "sandboxkit"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SINGLE_FILES = [
     "confine/_child.py",
+    "process/_box.py",
     "process/_broker.py",
     "process/_leaves.py",
     "process/_staging.py",
+    "process/_starting.py",
     "process/_tracer.py",
 ]
 FRAGMENT = re.compile(r"[\w-]+\.(security|breaking|added|changed|fixed)\.md")

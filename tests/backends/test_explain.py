@@ -207,6 +207,37 @@ async def test_a_refused_file_is_named_with_the_line_that_allows_it(
     assert outside(argv).returncode == 0
 
 
+@pytest.mark.parametrize("between", [False, True])
+async def test_a_hidden_interpreter_is_named_and_not_the_script(
+    between: bool, bubblewrap: SandboxBackend, place: Path
+) -> None:
+    # The kernel answers ENOENT for the script, which is there.
+    names = ["script", "other"] if between else ["script"]
+    for name, named in zip(names, [*(f"{place}/ws/{name}" for name in names[1:]), f"{place}/out/tool"], strict=True):
+        (place / "ws" / name).write_text(f"#! {named} -x\n")
+        (place / "ws" / name).chmod(0o755)
+    argv = ["env", f"{place}/ws/script"]
+    spec = spec_for(bubblewrap, place / "ws")
+    refused = await explained(bubblewrap, spec, argv)
+    assert refused.exit_code == 127
+    found = only(refused, "exec")
+    assert (found.target, found.call) == (f"{place}/out/tool", "execve")
+    assert found.spec_line == f'filesystem.read = ["{place}/out/tool"]'
+    allowed = await explained(bubblewrap, widened(spec, [found.spec_line]), argv)
+    assert (allowed.exit_code, allowed.text(), allowed.violations) == (0, "ran\n", ())
+    assert outside(argv).stdout == b"ran\n"
+
+
+@pytest.mark.parametrize("line", ["#!/no/such/program", "#!", "#! \n", "no script", "#!" + "x" * 400])
+async def test_an_interpreter_that_is_nowhere_is_no_violation(
+    line: str, bubblewrap: SandboxBackend, place: Path
+) -> None:
+    (place / "ws/script").write_text(f"{line}\n")
+    (place / "ws/script").chmod(0o755)
+    result = await explained(bubblewrap, spec_for(bubblewrap, place / "ws"), ["env", f"{place}/ws/script"])
+    assert result.violations == ()
+
+
 async def test_what_is_missing_everywhere_is_no_violation(backend: SandboxBackend, place: Path) -> None:
     script = f"cat {place}/out/none; ls {place}/ws/none; rm -f {place}/ws/none; {place}/none; true"
     result = await explained(backend, spec_for(backend, place / "ws"), ["/bin/sh", "-c", script])

@@ -214,7 +214,7 @@ async def test_no_box_forges_a_note(
     async with backend.open(SandboxSpec.workspace_write(ws)) as box:
         assert (await box.run(["true"])).ok
     assert victim.read_text() == "precious"
-    with pytest.raises(SpecError, match="notes in what runs are doing"):
+    with pytest.raises(SpecError, match="keeps its notes in"):
         async with backend.open(SandboxSpec.workspace_write(place)) as box:
             await box.run(["true"])
     done = subprocess.run([*PYTHON, FORGE, str(place), str(victim)], capture_output=True, text=True, check=True)

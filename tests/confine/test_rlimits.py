@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sandboxkit.confine import rlimits
-from sandboxkit.model import Limits
+from sandboxkit.model import Control, Limits
 
 MIB = 1024 * 1024
 ALWAYS = ((7, 1024), (8, 8 * MIB), (12, 819_200))
@@ -35,6 +35,12 @@ def test_processor_time_is_rounded_up(seconds: float, limit: int) -> None:
 
 def test_the_supervisor_is_not_counted() -> None:
     assert dict(rlimits(Limits(processes=1)))[resource.RLIMIT_NPROC] == 2
+
+
+def test_what_a_group_holds_comes_first() -> None:
+    grouped = frozenset({Control.LIMITS_MEMORY, Control.LIMITS_PROCESSES})
+    behind = dict(rlimits(Limits(memory_bytes=64 * MIB, processes=8), grouped=grouped))
+    assert (behind[resource.RLIMIT_DATA], behind[resource.RLIMIT_NPROC]) == (96 * MIB, 10)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the numbers are those of Linux")

@@ -259,6 +259,54 @@ async def test_a_new_repository_with_anything_more_is_moved_away(boxes: Boxes, w
     assert os.path.lexists(ws / ".git"), "outside, it stays"
 
 
+BELOW = {
+    "a hook": (
+        "printf '#!/bin/sh\\ntouch ran\\n' > sub/.git/hooks/pre-commit; chmod +x sub/.git/hooks/pre-commit",
+        "sub/.git",
+    ),
+    "a setting": ("git -C sub config core.fsmonitor 'touch ran; false'", "sub/.git"),
+    "without a working directory": ("rm -rf sub; git init -q --bare sub; git -C sub config core.hooksPath x", "sub"),
+    "behind a pointer": (
+        "mv sub/.git evil; git -C . --git-dir=evil config alias.x '!x'; echo gitdir: ../evil > sub/.git",
+        "evil",
+    ),
+    "a remote that is a program": ("git -C sub remote add origin 'ext::touch ran'", "sub/.git"),
+    "a driver in a section like a clone's": ("git -C sub config branch.x.y z", "sub/.git"),
+    "deep": ("git init -q a/b/c; git -C a/b/c config filter.x.clean 'touch ran'", "a/b/c/.git"),
+}
+
+
+@pytest.mark.parametrize("how", BELOW)
+async def test_a_new_repository_below_the_top_with_anything_more_is_reported_and_left(
+    boxes: Boxes, ws: Path, how: str
+) -> None:
+    script, target = BELOW[how]
+    words = ["sh", "-ec", f"git init -q sub; {script}"]
+    result = await boxes.run(SandboxSpec.workspace_write(ws), words)
+    assert result.ok, result.text("stderr")
+    assert [(found.kind, found.target) for found in result.violations] == [("protected-path-created", str(ws / target))]
+    assert "left there" in result.violations[0].detail
+    assert (ws / target).is_dir()
+    again = await boxes.run(SandboxSpec.workspace_write(ws), ["true"])
+    assert again.violations == ()  # from the next run on it is held
+
+
+async def test_a_new_repository_below_the_top_that_runs_nothing_is_none(boxes: Boxes, ws: Path) -> None:
+    words = (
+        "git init -q sub; cd sub; git config user.name T; git config user.email t@h; git commit -q --allow-empty -m x;"
+        " cd ..; git init -q --bare other"
+    )
+    result = await boxes.run(SandboxSpec.workspace_write(ws), ["sh", "-ec", words])
+    assert result.ok, result.text("stderr")
+    assert result.violations == ()
+
+
+async def test_a_repository_that_was_there_is_not_taken_for_new(boxes: Boxes, ws: Path) -> None:
+    git(new_repository(ws / "sub"), "config", "alias.x", "!x")
+    result = await boxes.run(SandboxSpec.workspace_write(ws), ["sh", "-c", "echo x > sub/f"])
+    assert (result.ok, result.violations) == (True, ())
+
+
 async def test_every_command_of_an_open_box_is_looked_after(boxes: Boxes, ws: Path) -> None:
     async with boxes.backend.open(SandboxSpec.workspace_write(ws)) as box:
         for _ in range(3):
@@ -390,6 +438,7 @@ async def test_a_quarantine_a_box_could_write_is_made_elsewhere(
         assert {str(path.relative_to(ws)) for path in ws.rglob("*")} == {
             "state",
             "state/sandboxkit",
+            "state/sandboxkit/found",
             "state/sandboxkit/watched",
         }
     finally:

@@ -88,6 +88,15 @@ async def test_a_bomb_of_memory_ends_at_the_limit_of_the_tree(boxes: Boxes, ws: 
     assert "limit of memory, having used" in result.outcome
 
 
+@with_groups
+async def test_who_takes_more_and_more_is_ended_and_the_figure_told(boxes: Boxes, ws: Path) -> None:
+    # It would only see a MemoryError if the limit of one process came first.
+    script = Act("kept = []\nfor _ in range(200):\n    kept.append(b'x' * (1 << 20))")
+    result = await boxes.run(spec_with(ws, memory_bytes=64 * MIB), script.argv({}), timeout=20)
+    assert result.termination is Termination.MEMORY_LIMIT, (result.outcome, result.text("stderr"))
+    assert script.outside() == {}
+
+
 @pytest.mark.parametrize("way", ["anonymous", "children", "memfd", "shm"])
 def test_as_much_memory_is_there_outside(way: str) -> None:
     outside = TAKE.outside(way=way, mib=192)
@@ -163,10 +172,48 @@ answers["children"] = len(children)
 
 
 @with_groups
+@pytest.mark.parametrize("code", [0, 3])
+async def test_who_fails_at_the_limit_of_processes_is_told_so_with_the_figure(
+    boxes: Boxes, ws: Path, code: int
+) -> None:
+    # Who makes do with what it gets did not end there.
+    script = Act(
+        """
+def bomb():
+    for _ in range(64):
+        if not os.fork():
+            time.sleep(60)
+            os._exit(0)
+attempt("forking", bomb)
+print(answers["forking"], flush=True)
+os._exit(arguments["code"] if answers["forking"] == "EAGAIN" else 0)
+"""
+    )
+    result = await boxes.run(spec_with(ws, processes=20), script.argv({"code": code}), timeout=20)
+    assert (result.text().strip(), result.exit_code) == ("EAGAIN", code)
+    usage = result.usage
+    assert usage is not None
+    assert (usage.refused_processes, usage.tree_processes_peak) == (1, 22)  # bwrap, and the child that waits
+    assert result.termination is (Termination.PROCESS_LIMIT if code else Termination.EXITED)
+    if code:
+        assert result.outcome == "exited with code 3 at its limit of processes, which refused it 1 more"
+
+
+@with_groups
+async def test_as_many_processes_as_the_limit_says_are_had(boxes: Boxes, ws: Path) -> None:
+    for number in (1, 2, 5):
+        script = "; ".join(["sleep 0.5 &"] * (number - 1)).replace("&;", "&") + " wait"
+        result = await boxes.run(spec_with(ws, processes=number), ["sh", "-c", script], timeout=20)
+        assert result.ok, result.text("stderr")
+        assert result.usage is not None
+        assert (result.usage.refused_processes, result.usage.tree_processes_peak) == (0, max(number + 2, 3))
+
+
+@with_groups
 async def test_a_fork_bomb_cannot_outgrow_the_tree(boxes: Boxes, ws: Path) -> None:
     bomb = "f() { f | f & }; f; while :; do f; sleep 0.1; done"
     result = await boxes.run(spec_with(ws, processes=30), ["bash", "-c", bomb], timeout=1)
-    assert result.termination in (Termination.TIMED_OUT, Termination.EXITED)
+    assert result.termination in (Termination.TIMED_OUT, Termination.EXITED, Termination.PROCESS_LIMIT)
     assert result.duration_s < 8
     peak = result.usage.tree_processes_peak if result.usage else None
     assert peak is None or peak <= 33

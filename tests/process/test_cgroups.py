@@ -275,6 +275,7 @@ def test_the_plan_says_what_is_made() -> None:
         ("memory.oom.group", 1, True),
         ("pids.max", 515, False),
     )
+    assert group.settled == (("pids.max", 514),)
     assert (made.required, made.cpu_us) == (("limits.cpu", "limits.memory"), 2_000_000)
 
 
@@ -319,9 +320,16 @@ def test_version_2_is_used_where_a_group_above_hands_down_what_is_needed(tmp_pat
     assert found is not None
     assert (found.version, found.base, found.home) == (2, str(tmp_path / "user"), str(home))
     assert _unified({"": "/../elsewhere"}, [mount]) is None
+    assert found.controllers == ("memory", "pids", "cpuacct")
     (tmp_path / "user" / "cgroup.subtree_control").write_text("pids")
     (tmp_path / "cgroup.subtree_control").write_text("cpu")
-    assert _unified({"": "/user/scope"}, [mount]) is None
+    found = _unified({"": "/user/scope"}, [mount])
+    assert found is not None
+    assert (found.controllers, found.base) == (("pids", "cpuacct"), str(tmp_path / "user"))
+    (tmp_path / "user" / "cgroup.subtree_control").write_text("")
+    found = _unified({"": "/user/scope"}, [mount])
+    assert found is not None  # processor time is counted without a controller
+    assert (found.controllers, found.base) == (("cpuacct",), str(home))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sandboxkit._lazy import lazy
 from sandboxkit.backends._contract import PIPE, BoxProcess, Detection, Facts, Sandbox, SandboxBackend
 from sandboxkit.backends._default import (
     default_registry,
@@ -20,10 +21,11 @@ from sandboxkit.backends._default import (
 from sandboxkit.backends._files import BoxFiles
 from sandboxkit.backends._registry import PLUGIN_PRIORITY, BackendStatus, SandboxRegistry, Selection
 from sandboxkit.backends._shell import bash_argv, command_environment
-from sandboxkit.backends._verify import VERIFIED, Finding, Verification, attack
+from sandboxkit.backends._verification import VERIFIED, Finding, Verification
 
 if TYPE_CHECKING:
     from sandboxkit.backends._hookspecs import hookimpl
+    from sandboxkit.backends._verify import attack
 
 __all__ = [
     "PIPE",
@@ -52,9 +54,5 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name == "hookimpl":  # pluggy costs 20 ms, and only plug-ins need it
-        from sandboxkit.backends._hookspecs import hookimpl
-
-        return hookimpl
-    raise AttributeError(f"module 'sandboxkit.backends' has no attribute {name!r}")
+# pluggy costs 20 ms, and only plug-ins need it; an attack is not needed where one was just made.
+__getattr__ = lazy(__name__, {"_hookspecs": ("hookimpl",), "_verify": ("attack",)})

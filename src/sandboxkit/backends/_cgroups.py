@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from sandboxkit.model import Control, ControlGroup, ControlGroups, Grade
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from sandboxkit.model import Limits
 
@@ -28,8 +28,10 @@ __all__ = ["Cgroups", "Hierarchy", "cgroups", "control_groups"]
 Version = Literal[1, 2]
 
 _CONTROLS = {"memory": Control.LIMITS_MEMORY, "pids": Control.LIMITS_PROCESSES, "cpuacct": Control.LIMITS_CPU}
-_HELPERS = 3
-"""Besides the command's: bwrap, the child that waits, and the launcher while it starts them."""
+_HELPERS = 2
+"""Processes besides the command's: bwrap, and the child that waits."""
+_LAUNCHER = 1
+"""It is in the group while it starts them."""
 _SWAPPED = 1 << 20
 """
 How much may be swapped out, in bytes. With no room at all the limit with swap would be
@@ -108,6 +110,13 @@ class Cgroups:
                 return hierarchy
         return None
 
+    @property
+    def controls(self) -> frozenset[Control]:
+        """
+        The controls they can hold for a whole tree.
+        """
+        return frozenset(_CONTROLS[name] for hierarchy in self.hierarchies for name in hierarchy.controllers)
+
     def refreshed(self) -> Cgroups:
         """
         This, unless the process has been moved since; then what holds now. What was
@@ -155,10 +164,15 @@ def _look(own: str) -> Cgroups:
     mounts = [mount for row in rows if (mount := _mount(row))]
     if not mounts:
         return Cgroups((), "no cgroup file system is mounted", own)
-    found = _unified(places, mounts)
-    hierarchies = (found,) if found else tuple(_version_1(places, mounts))
-    held = {name for hierarchy in hierarchies for name in hierarchy.controllers}
-    missing = [name for name in _CONTROLS if name not in held]
+    unified = _unified(places, mounts)
+    if unified and set(unified.controllers) == set(_CONTROLS):
+        hierarchies: tuple[Hierarchy, ...] = (unified,)
+    else:
+        hierarchies = tuple(_version_1(places, mounts))
+        lacking = _lacking(hierarchies)
+        if unified and (rest := tuple(name for name in unified.controllers if name in lacking)):
+            hierarchies = (*hierarchies, replace(unified, controllers=rest))
+    missing = _lacking(hierarchies)
     reason = f"this user may not make control groups for {', '.join(missing)} here" if missing else ""
     return Cgroups(hierarchies, reason, own)
 
@@ -199,6 +213,11 @@ def _directory(mount: _Mount, path: str) -> str | None:
     return f"{mount.point}/{below}".rstrip("/")
 
 
+def _lacking(hierarchies: Iterable[Hierarchy]) -> list[str]:
+    held = {name for hierarchy in hierarchies for name in hierarchy.controllers}
+    return [name for name in _CONTROLS if name not in held]
+
+
 def _version_1(places: Mapping[str, str], mounts: list[_Mount]) -> Iterator[Hierarchy]:
     homes: dict[str, list[str]] = {}
     for name in _CONTROLS:
@@ -214,26 +233,34 @@ def _version_1(places: Mapping[str, str], mounts: list[_Mount]) -> Iterator[Hier
 
 def _unified(places: Mapping[str, str], mounts: list[_Mount]) -> Hierarchy | None:
     """
-    The nearest group above this process that hands memory and pids to its children.
+    The nearest group above this process that hands most of memory and pids to its
+    children. Processor time is counted in every group, without a controller.
+
+    Source: cgroup-v2.rst, "Controllers", "cpu.stat".
     """
     for mount in mounts:
         home = _directory(mount, places.get("", "/..")) if mount.version == 2 else None
         if home is None:
             continue
-        base = home
-        while True:
-            if {"memory", "pids"} <= _handed_down(base) and _may_make(base):
-                counts = os.path.exists(f"{home}/memory.swap.max") or not _swaps()
-                return Hierarchy(2, tuple(_CONTROLS), base, home, counts)
-            if base == mount.point:
-                break
-            base = os.path.dirname(base)
+        bases = [base for base in _upwards(home, mount.point) if _may_make(base)]
+        if bases:
+            base = max(bases, key=lambda base: len(_handed_down(base)))
+            handed = _handed_down(base)
+            counts = "memory" not in handed or os.path.exists(f"{home}/memory.swap.max") or not _swaps()
+            return Hierarchy(2, tuple(name for name in _CONTROLS if name in handed | {"cpuacct"}), base, home, counts)
     return None
+
+
+def _upwards(path: str, top: str) -> Iterator[str]:
+    yield path
+    while path != top:
+        path = os.path.dirname(path)
+        yield path
 
 
 def _handed_down(directory: str) -> set[str]:
     try:
-        return set(Path(directory, "cgroup.subtree_control").read_text().split())
+        return {"memory", "pids"} & set(Path(directory, "cgroup.subtree_control").read_text().split())
     except OSError:
         return set()
 
@@ -287,9 +314,15 @@ def _group(row: Hierarchy, limits: Limits, *, is_counted: bool) -> ControlGroup 
         home=row.home,
         controls=tuple(str(_CONTROLS[name]) for name in row.controllers if bounds[name] is not None),
         limits=values,
+        settled=tuple(_settled(row, limits)),
         figures=tuple(figure for name in row.controllers for figure in _FIGURES[row.version, name]),
         shortage="memory.oom_control" if row.version == 1 and values and "memory" in row.controllers else "",
     )
+
+
+def _settled(row: Hierarchy, limits: Limits) -> Iterator[tuple[str, int]]:
+    if "pids" in row.controllers and limits.processes is not None:
+        yield ("pids.max", limits.processes + _HELPERS)
 
 
 def _values(row: Hierarchy, name: str, limits: Limits) -> Iterator[tuple[str, int, bool]]:
@@ -297,7 +330,7 @@ def _values(row: Hierarchy, name: str, limits: Limits) -> Iterator[tuple[str, in
     (file, value, whether a kernel may lack it), in the order they are written.
     """
     if name == "pids" and limits.processes is not None:
-        yield ("pids.max", limits.processes + _HELPERS, False)
+        yield ("pids.max", limits.processes + _HELPERS + _LAUNCHER, False)
     if name != "memory" or limits.memory_bytes is None:
         return
     if row.version == 1:

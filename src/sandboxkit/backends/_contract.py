@@ -41,6 +41,14 @@ class Facts:
         """
         return {}
 
+    def fingerprint(self) -> str:
+        """
+        What on this machine the attack's findings depend on, beside the kernel, the user
+        and this library: where it is the same, the next process may believe them for a
+        short time. Empty, the default: each process attacks the backend itself.
+        """
+        return ""
+
 
 @dataclass(frozen=True, slots=True)
 class Detection:

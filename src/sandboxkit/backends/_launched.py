@@ -15,8 +15,9 @@ from sandboxkit.backends._contract import PIPE, BoxProcess, Facts, Sandbox
 from sandboxkit.backends._copies import copies
 from sandboxkit.backends._host import look
 from sandboxkit.backends._journal import Journal
-from sandboxkit.backends._protection import violations
+from sandboxkit.backends._protection import new_repositories, violations
 from sandboxkit.backends._refusals import Ground, merged, violation
+from sandboxkit.backends._remembered import forget
 from sandboxkit.errors import BackendError, CommandError, SetupError, SpecError
 from sandboxkit.model import Control, ControlState, Enforcement, ExecResult, Grade, Invocation, Termination, Violation
 from sandboxkit.process import launch, open_streams, run
@@ -199,6 +200,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
                     explain=explain,
                 )
         except SetupError as exc:
+            forget()  # what was found out about this machine may not hold any more
             meaning = self._mechanism.refusal(exc.problem)
             raise SetupError(self._mechanism.name, f"{meaning.reason}; {meaning.remedy}") from exc
         finally:
@@ -291,7 +293,12 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         once, also where nobody waited for the command's result.
         """
         if self._violations is None:
-            self._violations = violations(self._mechanism.watched(self._facts))
+            survey = self._mechanism.survey(self._facts)
+            before = survey.repositories if survey else ()
+            self._violations = (
+                *violations(self._mechanism.watched(self._facts)),
+                *new_repositories(self._spec, before),
+            )
             if self._journal is not None:
                 self._journal.close()
         return self._violations

@@ -36,7 +36,7 @@ _MAX_BYTES = 1 << 14
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = _READ | os.O_DIRECTORY
 
-_SECTION = re.compile(r"\[([a-z]+)\]")
+_SECTION = re.compile(r"""\[(?:([a-z]+)|(remote|branch) "[^"\\\x00-\x1f\x7f]+")\]""")
 _ENTRY = re.compile(r"([a-z]+)[ \t]*=[ \t]*([^\x00-\x1f\x7f\\\";#]*)", re.IGNORECASE)
 _SWITCH = re.compile(r"true|false")
 _WORDS = re.compile(r"[^\x00-\x1f\x7f\\\";#]*")
@@ -53,25 +53,38 @@ _KEYS: Mapping[str, re.Pattern[str]] = {
     "user.name": _WORDS,
 }
 """What `git init` writes, and who the user is. No key here starts a program or names a path."""
+_KEYS_BELOW: Mapping[str, re.Pattern[str]] = {
+    "branch.merge": _WORDS,
+    "branch.remote": _WORDS,
+    "core.bare": _SWITCH,
+    "remote.fetch": _WORDS,
+    "remote.url": re.compile(r"(?!-)(?!.*::)[^\x00-\x1f\x7f\\\";#]*"),
+}
+"""What `git clone` writes besides. A URL with two colons names a program that git runs."""
 
 
-def is_as_git_init_makes(path: str) -> bool:
+def is_as_git_init_makes(path: str, *, is_below: bool = False) -> bool:
     """
     Whether directory *path*, a new `.git`, holds nothing by which git would run a program
     or go elsewhere. False where that is not certain.
+
+    Args:
+        path: Which.
+        is_below: Whether it lies below the top, where it may also be a clone, or a repository
+            without a directory to work in.
     """
     try:
         with opened(path) as place:
             folder = os.open(".", _FOLDER, dir_fd=place)
             try:
-                return _is_plain(folder)
+                return _is_plain(folder, is_below=is_below)
             finally:
                 os.close(folder)
     except (OSError, UnicodeDecodeError):
         return False
 
 
-def _is_plain(folder: int) -> bool:
+def _is_plain(folder: int, *, is_below: bool) -> bool:
     kinds = {name: os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode for name in os.listdir(folder)}
     known = all(
         (stat.S_ISREG(mode) and name in _FILES) or (stat.S_ISDIR(mode) and name in _DIRECTORIES)
@@ -80,7 +93,7 @@ def _is_plain(folder: int) -> bool:
     return (
         known
         and "HEAD" in kinds
-        and _settings_are_plain(_text(folder, "config"))
+        and _settings_are_plain(_text(folder, "config"), is_below=is_below)
         and all(name.endswith(_SAMPLE) for name in _files(folder, "hooks", kinds))
         and all(name in _INFO for name in _files(folder, "info", kinds))
         and not any(_exists(folder, f"objects/{name}") for name in _NOT_IN_OBJECTS)
@@ -118,13 +131,14 @@ def _exists(folder: int, name: str) -> bool:
     return True
 
 
-def _settings_are_plain(text: str) -> bool:
+def _settings_are_plain(text: str, *, is_below: bool) -> bool:
+    keys = {**_KEYS, **_KEYS_BELOW} if is_below else _KEYS
     section = ""
     for line in filter(None, (line.strip(" \t") for line in text.split("\n"))):
         if match := _SECTION.fullmatch(line):
-            section = match[1]
+            section = match[1] or match[2]
         elif match := _ENTRY.fullmatch(line):
-            allowed = _KEYS.get(f"{section}.{match[1].lower()}")
+            allowed = keys.get(f"{section}.{match[1].lower()}")
             if allowed is None or not allowed.fullmatch(match[2].strip(" \t")):
                 return False
         else:

@@ -21,11 +21,11 @@ from sandboxkit.errors import SpecError
 from sandboxkit.model import Access, Violation, Walk, access_of, has_wildcard, is_inside, real_now
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from sandboxkit.model import SandboxSpec
 
-__all__ = ["MAX_MOUNT_POINTS", "Protection", "Watched", "protection", "state", "violations"]
+__all__ = ["MAX_MOUNT_POINTS", "Protection", "Watched", "new_repositories", "protection", "state", "violations"]
 
 MAX_MOUNT_POINTS = 120
 """
@@ -102,11 +102,14 @@ class Protection:
         held: Existing paths that are held in place.
         watched: What cannot be, by path.
         gaps: Why something that should be held may not be; empty where nothing was missed.
+        repositories: The directories in which something is held or watched for git; None
+            where there may be others.
     """
 
     held: dict[str, None] = field(default_factory=dict)
     watched: dict[str, Watched] = field(default_factory=dict)
     gaps: list[str] = field(default_factory=list)
+    repositories: set[str] | None = field(default_factory=set)
 
     def watch(self, path: str, root: str, link: str | None = None) -> None:
         """
@@ -134,6 +137,7 @@ def protection(spec: SandboxSpec) -> Protection:
         _repositories(root.rstrip("/"), walk, tree, found)
         _own(root.rstrip("/"), walk, spec.filesystem.protect, tree, found)
         if walk.unseen:
+            found.repositories = None
             found.gaps.append(f"{walk.unseen}, so a repository or pattern below is not protected")
     for path in (path for path, access in tree.items() if access is Access.DENY):
         if _mode(path) is None and _is_below_writable(path, tree):
@@ -182,6 +186,8 @@ def _repositories(root: str, walk: Walk, tree: Mapping[str, Access], found: Prot
     left_out = 0
     for names in repositories(root or "/", walk, lambda path: _is_open(path, tree)):
         new = Protection()
+        if found.repositories is not None:
+            found.repositories.update(map(os.path.dirname, names))
         for path in names:
             if path not in found.held and path not in found.watched:
                 _look(path, _root_of(path, tree), tree, new)
@@ -354,6 +360,38 @@ def violations(watched: Iterable[Watched]) -> tuple[Violation, ...]:
         Violation("protected-path-created", place.path, f"{_WHY}; {_done(change, moved)}") for place, change in changed
     )
     return (*kept, *made)
+
+
+def new_repositories(spec: SandboxSpec, before: Collection[str] | None) -> tuple[Violation, ...]:
+    """
+    One for each repository below the top of a writable directory that a run made, unless
+    it is as `git init` or `git clone` makes one. It stays where it is: a copy of a repository may well be
+    what the run was for. From the next run on it is held.
+
+    Args:
+        spec: Whose writable directories are looked through.
+        before: `Protection.repositories`, from before the run.
+    """
+    if before is None:
+        return ()
+    tree = spec.filesystem.tree()
+    found: dict[str, None] = {}
+    for root in spec.filesystem.write:
+        for names in repositories(root.rstrip("/") or "/", Walk(root), lambda path: _is_open(path, tree)):
+            place = os.path.dirname(names[0]) if names else ""
+            if place and place not in before and os.path.lexists(f"{place}/HEAD"):
+                found[place] = None
+    return tuple(
+        Violation("protected-path-created", place, _NEW)
+        for place in found
+        if not is_as_git_init_makes(place, is_below=True)
+    )
+
+
+_NEW = (
+    "the run made this repository, with hooks or settings beyond those of git init and git clone; "
+    "it was left there: look at it before you use git in it"
+)
 
 
 def _left(found: Iterable[tuple[Watched, str]]) -> Iterator[tuple[Watched, str]]:

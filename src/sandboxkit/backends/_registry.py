@@ -10,7 +10,7 @@ import re
 import sys
 import threading
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, final
 
 import anyio
@@ -19,12 +19,13 @@ from sandboxkit.backends._contract import PIPE, BoxProcess, Detection, Sandbox, 
 from sandboxkit.backends._obstacles import obstacle
 from sandboxkit.backends._once import Once
 from sandboxkit.backends._plugins import plugin_backends
-from sandboxkit.backends._verify import Finding, Verification, attack
+from sandboxkit.backends._remembered import forget, recall, remember
+from sandboxkit.backends._verification import Finding, Verification
 from sandboxkit.errors import EnforcementError, NoBackendError, PluginError, SpecError
 from sandboxkit.model import Enforcement, SandboxSpec
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 
     from sandboxkit.model import ExecResult
 
@@ -291,7 +292,7 @@ class SandboxRegistry:
             PluginError: It is no backend, its name is taken or none, or *priority* is
                 no whole number.
         """
-        entry = _Entry(backend, _checked_name(backend), priority)
+        entry = _Entry(lambda: backend, _checked_name(backend), priority)
         if isinstance(priority, bool) or not isinstance(priority, int):
             raise PluginError(entry.name, f"priority {priority!r} is no whole number")
         with self._lock:
@@ -305,6 +306,7 @@ class SandboxRegistry:
         """
         Drops what detection and the attack found: the machine has changed.
         """
+        forget()
         for entry in self._entries:
             entry.detection.forget()
             entry.verification.forget()
@@ -374,12 +376,21 @@ class _Judgement:
 
 
 class _Entry:
-    def __init__(self, backend: SandboxBackend, name: str, priority: int) -> None:
-        self.backend = backend
+    """
+    A backend, made when it is first asked about: the preferred one is mostly all that is
+    needed.
+    """
+
+    def __init__(self, make: Callable[[], SandboxBackend], name: str, priority: int) -> None:
+        self._make = make
         self.name = name
         self.priority = priority
         self.detection: Once[Detection] = Once(_PATIENCE)
         self.verification: Once[Verification] = Once(_PATIENCE)
+
+    @cached_property
+    def backend(self) -> SandboxBackend:
+        return self._make()
 
     async def judge(self, spec: SandboxSpec, timeout: float) -> _Judgement:  # noqa: ASYNC109 - passed on
         found = await self.detection.get(
@@ -388,7 +399,7 @@ class _Entry:
         if not found.available:
             return _Judgement(found)
         verified = await self.verification.get(
-            lambda: attack(self.backend), lambda v: _RETRY_SECONDS if v.failure else math.inf
+            lambda: self._verified(found), lambda v: _RETRY_SECONDS if v.failure else math.inf
         )
         if verified.failure:
             return _Judgement(_unverified(found, verified.failure))
@@ -403,6 +414,32 @@ class _Entry:
             raise
         except Exception as exc:  # noqa: BLE001 - a broken backend must not stop the others
             return _Judgement(_broken(f"enforcement() raised {type(exc).__name__}: {exc}"))
+
+    async def _verified(self, found: Detection) -> Verification:
+        """
+        What the attack finds, or found in another process a short time ago.
+        """
+        kind, circumstances = f"attack-{self.name}", self._circumstances(found)
+        known = recall(kind, circumstances) if circumstances else None
+        if known is not None:
+            with contextlib.suppress(ValueError):
+                return Verification.from_dict(known)
+        from sandboxkit.backends._verify import attack
+
+        verified = await attack(self.backend)
+        if circumstances and not verified.failure:
+            remember(kind, verified.to_dict(), circumstances)
+        return verified
+
+    def _circumstances(self, found: Detection) -> str:
+        """
+        What the findings depend on; empty where they are not to be remembered, as for
+        backends that are not this library's own.
+        """
+        kind = type(self.backend)
+        is_own = kind.__module__.startswith(f"{__package__}.")
+        fingerprint = found.facts.fingerprint() if is_own else ""
+        return fingerprint and f"{kind.__qualname__} {fingerprint}"
 
     async def _detect(self, spec: SandboxSpec | None, timeout: float) -> Detection:  # noqa: ASYNC109 - one of its own
         try:
@@ -476,10 +513,19 @@ def _builtin() -> tuple[_Entry, ...]:
     """
     if sys.platform != "linux":
         return ()
+    return (
+        _Entry(_bubblewrap, "bubblewrap", _BUBBLEWRAP_PRIORITY),
+        _Entry(_landlock, "landlock", _LANDLOCK_PRIORITY),
+    )
+
+
+def _bubblewrap() -> SandboxBackend:
     from sandboxkit.backends.bubblewrap import BubblewrapBackend
+
+    return BubblewrapBackend()
+
+
+def _landlock() -> SandboxBackend:
     from sandboxkit.backends.landlock import LandlockBackend
 
-    return (
-        _Entry(BubblewrapBackend(), "bubblewrap", _BUBBLEWRAP_PRIORITY),
-        _Entry(LandlockBackend(), "landlock", _LANDLOCK_PRIORITY),
-    )
+    return LandlockBackend()

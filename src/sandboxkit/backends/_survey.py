@@ -21,6 +21,7 @@ from sandboxkit.backends._layouts import layouts
 from sandboxkit.backends._patterns import denied_by_patterns
 from sandboxkit.backends._protection import Watched, protection
 from sandboxkit.backends._quarantine import WATCHED, state_places
+from sandboxkit.backends._remembered import places
 from sandboxkit.errors import SpecError
 from sandboxkit.model import Access, Control, access_of, is_inside
 from sandboxkit.process import interpreter
@@ -83,6 +84,8 @@ class Survey:
         tools: Readable directories of tools.
         runtime: What the in-box child needs to start: always readable.
         launcher: What this library executes or imports: never writable.
+        repositories: Directories in which something is held or watched for git; None
+            where there may be others.
         key_lists: What of /proc lists the keys of the host's user: their names are not the
             box's business, and no namespace keeps them apart. Source: keyrings(7).
         kept: What it notes for itself, where that lies in a writable directory: never
@@ -117,6 +120,7 @@ class Survey:
     gaps: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     key_lists: tuple[str, ...] = ()
+    repositories: frozenset[str] | None = frozenset()
 
 
 def survey(spec: SandboxSpec, *, programs: Iterable[str] = (), maps_ids: bool = True) -> Survey:
@@ -169,6 +173,7 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = (), maps_ids: bool = 
         owners=owners,
         working_directory=_working_directory(),
         matched=matched,
+        repositories=None if sets.repositories is None else frozenset(sets.repositories),
         key_lists=tuple(path for path in _KEY_LISTS if os.path.exists(path)),
         gaps=tuple(dict.fromkeys((*sets.gaps, *gaps, *_other_names((*protected, *matched, *spec.filesystem.deny))))),
     )
@@ -209,8 +214,21 @@ def _mode(path: str) -> int | None:
 
 
 def _existing(paths: Iterable[str]) -> tuple[str, ...]:
-    real = dict.fromkeys(os.path.realpath(path) for path in paths if _mode(path) is not None)
-    return tuple(path for path in real if _mode(path) is not None)
+    return tuple(dict.fromkeys(real for path in paths if (real := _real(path))))
+
+
+def _real(path: str) -> str:
+    """
+    Where *path* really is; empty where nothing is there.
+    """
+    try:
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            return os.readlink(f"/proc/self/fd/{fd}")  # the kernel follows links ten times as fast
+        finally:
+            os.close(fd)
+    except OSError:  # mostly because nothing is there; but also without /proc, or descriptors
+        return os.path.realpath(path) if os.path.exists(path) else ""
 
 
 # --- the spec's own paths ---------------------------------------------------------
@@ -398,21 +416,22 @@ def _may_read(who: Identity, path: str) -> bool:
 
 def _kept(roots: Iterable[str]) -> tuple[str, ...]:
     """
-    Where this library notes what runs watch, as far as it lies in one of *roots*: made
-    where it is missing, because only what exists can be held.
+    Where this library notes what runs watch, and what it found out about the machine, as
+    far as it lies in one of *roots*: made where it is missing, because only what exists
+    can be held.
 
     Raises:
         SpecError: It cannot be made.
     """
     found = []
-    for place in state_places(WATCHED, ()):
+    for place in (*state_places(WATCHED, ()), *places()):
         if not any(is_inside(place, root) or is_inside(root, place) for root in roots):
             continue
         try:
             os.makedirs(place, mode=0o700, exist_ok=True)
         except OSError as exc:
             raise SpecError(
-                f"filesystem.write: {place!r}, where this library notes what runs are doing, cannot be made and held: "
+                f"filesystem.write: {place!r}, where this library keeps its notes, cannot be made and held: "
                 f"{exc.strerror}; remove what stands there, or set XDG_STATE_HOME to a directory outside"
             ) from exc
         found.append(place)

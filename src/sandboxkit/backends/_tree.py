@@ -4,7 +4,6 @@ What a box shows of the host: the spec, the defaults and the protections as one 
 
 from __future__ import annotations
 
-import posixpath
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
@@ -51,11 +50,22 @@ class Tree:
         """
         What *path* is part of, or None where nothing of the host is shown.
         """
-        while path not in self.nodes:
-            if path == "/":
-                return None
-            path = posixpath.dirname(path)
-        return self.nodes[path]
+        return _at(self.nodes, path)
+
+
+def _at(nodes: Mapping[str, Node], path: str) -> Node | None:
+    while path not in nodes:
+        if path == "/":
+            return None
+        path = _above(path)
+    return nodes[path]
+
+
+def _above(path: str) -> str:
+    """
+    The directory of *path*, which is absolute and in normal form.
+    """
+    return path[: path.rindex("/")] or "/"
 
 
 def box_tree(spec: SandboxSpec, survey: Survey) -> Tree:
@@ -77,7 +87,7 @@ def box_tree(spec: SandboxSpec, survey: Survey) -> Tree:
     nodes = {path: node for path, node in nodes.items() if access_of(path, named) is Access.UNLISTED}
     nodes.update({path: _NODES[access] for path, access in named.items() if path in survey.kinds})
     for path in layouts().private:
-        if path not in named and (path in survey.kinds or Tree(nodes, frozenset()).at(path) is None):
+        if path not in named and (path in survey.kinds or _at(nodes, path) is None):
             nodes[path] = Node.PRIVATE  # a mount point missing in a directory of the host would be made there
     nodes.update({path: Node.HIDDEN for path in survey.denied if path not in named})
     _hide(nodes, survey.matched)
@@ -89,7 +99,7 @@ def box_tree(spec: SandboxSpec, survey: Survey) -> Tree:
     _hold(nodes, survey.kept)
     _pin(nodes)
     for path in survey.runtime:
-        if Tree(nodes, frozenset()).at(path) in (None, Node.PRIVATE, Node.HIDDEN):
+        if _at(nodes, path) in (None, Node.PRIVATE, Node.HIDDEN):
             nodes[path] = Node.READ
     inside = frozenset(path for path in nodes if access_of(path, named) > Access.UNLISTED)
     return Tree(_needed(nodes), inside)
@@ -105,7 +115,7 @@ def _hide(nodes: dict[str, Node], paths: Iterable[str]) -> None:
     for path in paths:
         for inner in [inner for inner in nodes if inner != path and is_inside(inner, path)]:
             del nodes[inner]
-        if Tree(nodes, frozenset()).at(path) in (Node.READ, Node.WRITE):
+        if _at(nodes, path) in (Node.READ, Node.WRITE):
             nodes[path] = Node.HIDDEN
 
 
@@ -114,7 +124,7 @@ def _hold(nodes: dict[str, Node], paths: Iterable[str]) -> None:
     Makes *paths* read-only where they would be writable.
     """
     for path in paths:
-        if Tree(nodes, frozenset()).at(path) is Node.WRITE:
+        if _at(nodes, path) is Node.WRITE:
             nodes[path] = Node.READ
 
 
@@ -125,16 +135,16 @@ def _pin(nodes: dict[str, Node]) -> None:
     the host, and the next box would find the denied file under a name nobody denied.
     """
     for path in tuple(nodes):
-        ancestor = posixpath.dirname(path)
-        while ancestor not in nodes and Tree(nodes, frozenset()).at(ancestor) is Node.WRITE:
+        ancestor = _above(path)
+        while ancestor not in nodes and _at(nodes, ancestor) is Node.WRITE:
             nodes[ancestor] = Node.WRITE
-            ancestor = posixpath.dirname(ancestor)
+            ancestor = _above(ancestor)
 
 
 _RUNS_FROM = (
     "this library itself runs from; run from another environment, or set filesystem.allow_host_interpreter_writes=true"
 )
-_NOTES = "this library notes in what runs are doing; write elsewhere"
+_NOTES = "this library keeps its notes in; write elsewhere"
 
 
 def _refuse_inside(paths: Iterable[str], roots: Iterable[str], why: str) -> None:
@@ -151,7 +161,7 @@ def _needed(nodes: Mapping[str, Node]) -> dict[str, Node]:
     """
     kept: dict[str, Node] = {}
     for path in sorted(nodes, key=depth):
-        above = Tree(kept, frozenset()).at(posixpath.dirname(path)) if path != "/" else None
+        above = _at(kept, _above(path)) if path != "/" else None
         if nodes[path] is Node.READ and above is Node.READ:
             continue
         if nodes[path] is Node.HIDDEN and path == "/":

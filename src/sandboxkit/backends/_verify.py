@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.abc
 
+from sandboxkit.backends._verification import VERIFIED, Finding, Verification
 from sandboxkit.errors import BrokerError, ProgramNotExecutableError, ProgramNotFoundError, SandboxError
 from sandboxkit.model import Control, FilesystemPolicy, Grade, Limits, SandboxSpec, is_inside
 from sandboxkit.process import interpreter
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from sandboxkit.backends._contract import SandboxBackend
-    from sandboxkit.model import Enforcement, ExecResult
+    from sandboxkit.model import ExecResult
 
-__all__ = ["VERIFIED", "Finding", "Verification", "attack"]
+__all__ = ["attack"]
 
 _SCRIPT = Path(__file__).with_name("attack.sh")
 _WALL_SECONDS = 10.0
@@ -42,58 +43,6 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/etc", "/opt", "/lib", "/lib64")
 _LOOPBACK = "127.0.0.1"
 _OWN = frozenset({"HOSTNAME", "LOGNAME", "OLDPWD", "PWD", "SHELL", "SHLVL", "USER", "_"})
 """Variables that shells and containers set themselves, perhaps to what the host has."""
-
-VERIFIED: tuple[Control, ...] = (
-    Control.FS_READ,
-    Control.FS_WRITE,
-    Control.NET_NONE,
-    Control.PROCESS_ISOLATION,
-    Control.PROCESS_KILL_TREE,
-    Control.PROCESS_NESTED_USERNS,
-    Control.SYSCALLS,
-    Control.ENV,
-)
-"""The controls the attack looks at."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """
-    What the attack found out about one control.
-
-    Attributes:
-        control: Which.
-        grade: The most that can be believed of it.
-        reason: What happened.
-    """
-
-    control: Control
-    grade: Grade
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """
-    What the attack found out about one backend.
-
-    Attributes:
-        findings: One for each control it looked at.
-        failure: Why it could not be carried out; empty when it was.
-        duration_s: Seconds it took.
-    """
-
-    findings: tuple[Finding, ...] = ()
-    failure: str = ""
-    duration_s: float = 0.0
-
-    def apply(self, claim: Enforcement) -> Enforcement:
-        """
-        *claim*, lowered where the attack disagrees. Nothing is ever raised.
-        """
-        for finding in self.findings:
-            claim = claim.lowered(finding.control, finding.grade, finding.reason)
-        return claim
 
 
 async def attack(backend: SandboxBackend) -> Verification:

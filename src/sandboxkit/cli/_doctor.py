@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from sandboxkit.backends import list_sandbox_backends
+from sandboxkit.backends import default_registry, list_sandbox_backends
 from sandboxkit.cli._exit import Exit
 from sandboxkit.cli._machine import machine, own_code_inside
 from sandboxkit.cli._output import enforcement_table, printable, say, table
@@ -41,6 +41,7 @@ def doctor(_options: argparse.Namespace, report: Report) -> int:
     with 0 where some backend keeps what a default spec requires, else with 1: a program
     that can run only what asks for less should hear of it before it is in use.
     """
+    default_registry().forget()  # whoever asks wants to know how it is now
     features, found = machine(), anyio.run(list_sandbox_backends)
     warnings = _warnings(found)
     chosen = next((status.name for status in found if status.available and not status.missing), None)

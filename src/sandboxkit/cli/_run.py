@@ -10,11 +10,9 @@ import stat
 from typing import TYPE_CHECKING
 
 from sandboxkit import sync
-from sandboxkit.approval import GrantStore, RememberingApprover, TerminalApprover
 from sandboxkit.cli._box import spec_of
 from sandboxkit.cli._exit import Exit, reserved
 from sandboxkit.cli._output import note, write
-from sandboxkit.cli._policy_files import policy_of
 from sandboxkit.cli._verbs import Usage
 from sandboxkit.errors import SpecError
 from sandboxkit.model import Termination
@@ -67,6 +65,9 @@ def run(options: argparse.Namespace, report: Report) -> int:
 
 
 def _router(options: argparse.Namespace) -> AutoSandboxRouter:
+    from sandboxkit.approval import GrantStore, RememberingApprover, TerminalApprover
+    from sandboxkit.cli._policy_files import policy_of
+
     store = GrantStore(options.grants)
     approver = RememberingApprover(TerminalApprover(), store=store, session=False) if options.ask else None
     policy = policy_of(options.policy) if options.policy else None

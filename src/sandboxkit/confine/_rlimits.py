@@ -7,7 +7,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from sandboxkit.model import Control
+
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from sandboxkit.model import Limits
 
 __all__ = ["rlimits"]
@@ -18,11 +22,12 @@ _CPU, _FSIZE, _DATA, _CORE, _NPROC, _NOFILE, _MEMLOCK, _MSGQUEUE = 0, 1, 2, 4, 6
 
 _NO_HANDLER = 1
 _SUPERVISORS = 1
+_UNUSED_BYTES = 16 * 1024 * 1024
 _LOCKED_BYTES = 8 * 1024 * 1024
 _QUEUED_BYTES = 819_200
 
 
-def rlimits(limits: Limits) -> tuple[tuple[int, int], ...]:
+def rlimits(limits: Limits, *, grouped: Collection[Control] = ()) -> tuple[tuple[int, int], ...]:
     """
     (resource, limit) pairs, soft and hard alike, in the order of the numbers.
 
@@ -46,18 +51,31 @@ def rlimits(limits: Limits) -> tuple[tuple[int, int], ...]:
     a socket (Linux 6.16) heeds no limit. On a host for commands nobody trusts, the
     pattern should be a file.
 
+    Args:
+        limits: The spec's.
+        grouped: Controls that a control group holds for the whole tree. Their limits here
+            are a little wider and stand behind the group's: it counts what it refuses or
+            ends, while nobody hears of what these refuse.
+
     Source: getrlimit(2), core(5), fs/coredump.c (coredump_pipe).
     """
     wanted = {
         _CPU: None if limits.cpu is None else math.ceil(limits.cpu),
         _FSIZE: limits.file_size_bytes,
-        _DATA: limits.memory_bytes,
+        _DATA: _data(limits.memory_bytes, is_grouped=Control.LIMITS_MEMORY in grouped),
         _CORE: _NO_HANDLER,
         # The child that starts the command and waits for it is a process of the box too. It
         # is the first one (bwrap --as-pid-1): an init of bwrap's own would count as well.
-        _NPROC: None if limits.processes is None else limits.processes + _SUPERVISORS,
+        _NPROC: None
+        if limits.processes is None
+        else limits.processes + _SUPERVISORS + (Control.LIMITS_PROCESSES in grouped),
         _NOFILE: limits.open_files,
         _MEMLOCK: _LOCKED_BYTES,
         _MSGQUEUE: _QUEUED_BYTES,
     }
     return tuple((resource, limit) for resource, limit in wanted.items() if limit is not None)
+
+
+def _data(bound: int | None, *, is_grouped: bool) -> int | None:
+    # Also behind a group: memory that is asked for and not used would count nowhere.
+    return bound + bound // 4 + _UNUSED_BYTES if bound is not None and is_grouped else bound

@@ -184,6 +184,8 @@ class ControlGroup:
         controls: Names of the controls that hold only with it.
         limits: (file in the group, value, whether a kernel may lack the file), in the
             order they are written; each is read back.
+        settled: (file, value): what takes the place of a limit once the launcher has left
+            the group.
         figures: (name, file, key, divisor): what is read after the run. The key names
             a row of the file; where it is empty, the file is one number.
         shortage: The file of version 1 whose event, want of memory, ends the run; empty
@@ -196,6 +198,7 @@ class ControlGroup:
     home: str
     controls: tuple[str, ...]
     limits: tuple[tuple[str, int, bool], ...] = ()
+    settled: tuple[tuple[str, int], ...] = ()
     figures: tuple[tuple[str, str, str, int], ...] = ()
     shortage: str = ""
 

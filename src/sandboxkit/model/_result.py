@@ -22,7 +22,10 @@ Stream = Literal["stdout", "stderr"]
 
 class Termination(StrEnum):
     """
-    What ended a run. A limit is named only where a counter read back proves it.
+    What ended a run. A limit is named only where a counter read back proves that it was
+    reached. At its limit of memory or of processes a command gets an error or loses a
+    process; what it makes of that is its own business. So those two are named where it
+    also failed: it was ended by a signal, or exited with another code than 0.
     """
 
     EXITED = "exited"
@@ -54,8 +57,8 @@ class Usage:
             files in memory and the page cache they filled, or None.
         tree_processes_peak: The most processes and threads at one time, or None.
         oom_kills: How many processes the kernel ended at the limit of memory, or None.
-        refused_processes: How often the control group refused a new process, or None.
-            The box's own limit of processes comes first and is not counted here.
+        refused_processes: How often the control group refused a new process or thread,
+            or None.
 
     Source: getrusage(2), RUSAGE_CHILDREN; cgroups(7).
     """
@@ -175,8 +178,19 @@ class ExecResult:
                 return f"was ended at its limit of memory{self._used('tree_memory_peak_bytes', 'bytes')}"
             case Termination.CPU_LIMIT:
                 return f"was ended at its limit of processor time{self._used('tree_cpu_s', 's')}"
+            case Termination.PROCESS_LIMIT:
+                how = (
+                    f"exited with code {self.exit_code}"
+                    if self.signal is None
+                    else f"was ended by {_signal_name(self.signal)}"
+                )
+                return f"{how} at its limit of processes{self._refused()}"
             case _:
                 return f"was ended: {self.termination.value.replace('_', ' ')}"
+
+    def _refused(self) -> str:
+        count = self.usage.refused_processes if self.usage else None
+        return f", which refused it {count} more" if count else ""
 
     def _used(self, name: str, unit: str) -> str:
         figure = getattr(self.usage, name, None)

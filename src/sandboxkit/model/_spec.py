@@ -352,7 +352,9 @@ class EnvironmentPolicy(_Model):
         """
         The whole environment of a command whose application has *environ*.
         """
-        passed = {name: text for name, text in environ.items() if self.inherits(name)}
+        exact = {pattern for pattern in self.inherit if not pattern.endswith("*")}
+        begun = tuple(pattern[:-1] for pattern in self.inherit if pattern.endswith("*"))
+        passed = {name: text for name, text in environ.items() if name in exact or name.startswith(begun)}
         return {**passed, **self.set}
 
     def tighten(self, other: EnvironmentPolicy) -> EnvironmentPolicy:

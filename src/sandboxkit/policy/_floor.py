@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from sandboxkit.model import EvaluationContext
 from sandboxkit.policy._arguments import ArgumentSet, is_option
 from sandboxkit.policy._digest import digest_of
-from sandboxkit.policy._glob import any_glob, any_of
+from sandboxkit.policy._glob import Later, any_glob, any_of
 from sandboxkit.policy._languages import LanguageRow, Languages
 from sandboxkit.policy._paths import path_candidates
 from sandboxkit.policy._places import PlaceRow, Places
@@ -181,9 +181,9 @@ class FloorRule:
 
     row: FloorRow
     options: tuple[ArgumentSet, ...]
-    arguments: re.Pattern[str] | None
-    code: tuple[re.Pattern[str], ...]
-    trigger: re.Pattern[str] | None
+    arguments: Later | None
+    code: tuple[Later, ...]
+    trigger: Later | None
 
     @classmethod
     def of(cls, row: FloorRow, places: Mapping[str, Places]) -> FloorRule:
@@ -197,7 +197,7 @@ class FloorRule:
             row=row,
             options=tuple(ArgumentSet.of(group) for group in row.options),
             arguments=any_glob(row.arguments) if row.arguments else None,
-            code=tuple(re.compile(pattern) for pattern in row.code),
+            code=tuple(Later(pattern) for pattern in row.code),
             trigger=trigger,
         )
 
@@ -237,7 +237,7 @@ class Floor:
     rows: tuple[FloorRule, ...]
     by_program: Mapping[str, tuple[FloorRule, ...]]
     general: tuple[FloorRule, ...]
-    alarm: re.Pattern[str] | None
+    alarm: Later | None
     writes: tuple[FloorRule, ...]
     reads: tuple[FloorRule, ...]
     flows: Mapping[str, tuple[FloorRule, ...]]

@@ -5,17 +5,68 @@ Globs over one line of text or one word: `*` and `?`, nothing else.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["any_glob", "any_of", "glob_pattern"]
+__all__ = ["Later", "Searched", "any_glob", "any_of", "glob_pattern"]
+
+
+class Searched(Protocol):
+    """
+    A pattern, compiled or not.
+    """
+
+    @property
+    def pattern(self) -> str:
+        """
+        Its text.
+        """
+
+
+@final
+class Later:
+    """
+    A regular expression that is compiled when something is first looked for: a process
+    asks few of those in the built-in tables.
+
+    Args:
+        pattern: Its text.
+        flags: As for `re.compile`.
+
+    Attributes:
+        search, fullmatch: Those of the compiled pattern.
+    """
+
+    __slots__ = ("_flags", "fullmatch", "pattern", "search")
+
+    fullmatch: Callable[[str], re.Match[str] | None]
+    search: Callable[..., re.Match[str] | None]
+
+    def __init__(self, pattern: str, flags: re.RegexFlag = re.NOFLAG) -> None:
+        self.pattern = pattern
+        self._flags = flags
+
+    def __getattr__(self, name: str) -> object:
+        # Only before the first use: afterwards both stand in their slots.
+        if name not in ("fullmatch", "search"):
+            raise AttributeError(name)
+        compiled = re.compile(self.pattern, self._flags)
+        self.fullmatch, self.search = compiled.fullmatch, compiled.search
+        return getattr(compiled, name)
 
 
 def glob_pattern(glob: str, *, one: str = ".") -> re.Pattern[str]:
     """
-    *glob* compiled for `fullmatch`. ``*`` takes any characters, also blanks and
+    *glob* compiled for `fullmatch`; see `_text`.
+    """
+    return re.compile(_text(glob, one), re.DOTALL)
+
+
+def _text(glob: str, one: str = ".") -> str:
+    """
+    *glob* as a regular expression. ``*`` takes any characters, also blanks and
     slashes, ``?`` takes one, of the regular expression *one*; all others stand for
     themselves.
 
@@ -24,21 +75,21 @@ def glob_pattern(glob: str, *, one: str = ".") -> re.Pattern[str]:
     """
     pieces = ["".join(one if char == "?" else re.escape(char) for char in piece) for piece in re.split(r"\*+", glob)]
     if len(pieces) == 1:
-        return re.compile(pieces[0], re.DOTALL)
+        return pieces[0]
     middle = "".join(f"(?>.*?{piece})" for piece in pieces[1:-1] if piece)
-    return re.compile(f"{pieces[0]}{middle}.*{pieces[-1]}", re.DOTALL)
+    return f"{pieces[0]}{middle}.*{pieces[-1]}"
 
 
-def any_glob(globs: Iterable[str]) -> re.Pattern[str]:
+def any_glob(globs: Iterable[str]) -> Later:
     """
-    All of *globs* compiled as one.
+    All of *globs* as one.
     """
-    return re.compile("|".join(f"(?:{glob_pattern(glob).pattern})" for glob in globs), re.DOTALL)
+    return Later("|".join(f"(?:{_text(glob)})" for glob in globs), re.DOTALL)
 
 
-def any_of(patterns: Sequence[re.Pattern[str] | None]) -> re.Pattern[str] | None:
+def any_of(patterns: Sequence[Searched | None]) -> Later | None:
     """
     Found where any of *patterns* is, or None where one is missing.
     """
     known = dict.fromkeys(pattern.pattern for pattern in patterns if pattern)
-    return None if None in patterns or not known else re.compile("|".join(known))
+    return None if None in patterns or not known else Later("|".join(known))

@@ -8,7 +8,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
+
+from sandboxkit.model import Described
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,12 +21,12 @@ _VERSION = re.compile(r"[-.0-9]+$")
 _STDIN = frozenset(("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"))
 
 
-class LanguageRow(BaseModel):
+class LanguageRow(Described):
     """
     How some programs are handed the code they execute.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     programs: tuple[str, ...]
     """Their names, without a version at the end."""

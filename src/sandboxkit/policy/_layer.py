@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 from sandboxkit.model import Level, PolicyAction
 from sandboxkit.policy._digest import digest_of
 from sandboxkit.policy._floor import Floor
-from sandboxkit.policy._glob import any_of
+from sandboxkit.policy._glob import Later, any_of
 from sandboxkit.policy._match import CompiledRule
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Iterable
 
     from sandboxkit.policy._rule import PolicyRule
@@ -37,7 +36,7 @@ class _Guarded:
     """
 
     rules: tuple[CompiledRule, ...]
-    guard: re.Pattern[str] | None
+    guard: Later | None
     all: tuple[CompiledRule, ...]
 
     @classmethod

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -20,7 +21,9 @@ from sandboxkit.model import KeyLines, Level, PolicyAction
 from sandboxkit.model._unreadable import unreadable
 from sandboxkit.policy._problems import Problem, located, rule_problems, said, set_problems
 from sandboxkit.policy._rule import PolicyRule
-from sandboxkit.policy._trial import RuleTest
+
+if TYPE_CHECKING:
+    from sandboxkit.policy._trial import RuleTest
 
 __all__ = [
     "KEYS",
@@ -274,6 +277,8 @@ def _rules(
 
 
 def _tests(rows: object, lines: KeyLines | None) -> tuple[tuple[RuleTest, ...], list[Problem]]:
+    from sandboxkit.policy._trial import RuleTest
+
     tests: list[RuleTest] = []
     problems: list[Problem] = []
     for number, row in enumerate(rows if isinstance(rows, (list, tuple)) else ()):

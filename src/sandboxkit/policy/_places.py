@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict
 
 from sandboxkit.model import is_inside
+from sandboxkit.policy._glob import Later
 from sandboxkit.policy._paths import homely, located, normal
 from sandboxkit.policy._triggers import trigger_of
 
@@ -51,14 +52,14 @@ class Places:
     One class of paths, ready to be asked.
     """
 
-    inside: re.Pattern[str]
-    outside: re.Pattern[str] | None
+    inside: Later
+    outside: Later | None
     literals: tuple[str, ...]
     listed: str
     hidden: tuple[str, ...]
     parents: bool
     whole_directory: bool
-    trigger: re.Pattern[str] | None
+    trigger: Later | None
 
     @classmethod
     def of(cls, row: PlaceRow) -> Places:
@@ -146,8 +147,8 @@ def _is_parent(path: str, context: EvaluationContext) -> bool:
     return any(root != path and is_inside(root, path) for root in map(normal, context.workspace_roots))
 
 
-def _globs(globs: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(_glob(glob) for glob in globs), re.DOTALL)
+def _globs(globs: tuple[str, ...]) -> Later:
+    return Later("|".join(_glob(glob) for glob in globs), re.DOTALL)
 
 
 def _glob(glob: str) -> str:

@@ -14,8 +14,6 @@ from pydantic import ValidationError
 from sandboxkit.errors import PolicyError, RuleNotFoundError
 from sandboxkit.model import EvaluationContext, Level, PolicyAction, PolicyEvaluation
 from sandboxkit.policy._builtin import builtin_floor, builtin_layer
-from sandboxkit.policy._dashboard import dashboard
-from sandboxkit.policy._dump import as_json, as_toml, save
 from sandboxkit.policy._layer import Layer, RuleSet
 from sandboxkit.policy._load import RuleSource, from_file, from_files, from_mapping
 from sandboxkit.policy._memo import Memo
@@ -284,6 +282,8 @@ class ExecPolicy:
         All rules as tables for a person: the default action, how many rules each level
         has, and every rule, those that decide first on top.
         """
+        from sandboxkit.policy._dashboard import dashboard
+
         return dashboard(self)
 
     def to_toml(self) -> str:
@@ -294,12 +294,16 @@ class ExecPolicy:
         Raises:
             PolicyError: A rule's spec says something TOML cannot; use JSON.
         """
+        from sandboxkit.policy._dump import as_toml
+
         return as_toml(self.rules(Level.USER), self._defaults.get(Level.USER))
 
     def to_json(self) -> str:
         """
         The same as the text of a JSON file.
         """
+        from sandboxkit.policy._dump import as_json
+
         return as_json(self.rules(Level.USER), self._defaults.get(Level.USER))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -310,6 +314,8 @@ class ExecPolicy:
         Raises:
             PolicyError: It cannot be written; what was there is untouched.
         """
+        from sandboxkit.policy._dump import save
+
         save(self.to_json() if os.fspath(path).endswith(".json") else self.to_toml(), path)
 
     def _place(self, rule_id: str) -> int:

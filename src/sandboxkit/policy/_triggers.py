@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from sandboxkit.policy._glob import Later
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -21,12 +23,12 @@ what cuts a word into paths.
 """
 
 
-def trigger_of(globs: Iterable[str]) -> re.Pattern[str]:
+def trigger_of(globs: Iterable[str]) -> Later:
     """
     A pattern found in the words of every command, or in the directory it starts in, that
     names a path one of *globs* takes. Of each glob it is the component that tells most.
     """
-    return re.compile(_either({_telling(glob) for glob in globs}))
+    return Later(_either({_telling(glob) for glob in globs}))
 
 
 def _telling(glob: str) -> str:

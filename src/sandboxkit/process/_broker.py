@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import gc
 import json
 import os
@@ -39,255 +38,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from sandboxkit.process import _leaves, _staging
+    from sandboxkit.process import _box, _leaves, _staging, _starting
 
 MAX_FDS = 250
-PATIENCE = 3.0  # seconds a supervisor has to end its box
-PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 ALL_SIGNALS = [number for number in range(1, signal.NSIG) if number not in (signal.SIGKILL, signal.SIGSTOP, 32, 33)]
-# A terminal's signals are for the application; a broken pipe or a file limit is an error.
-IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ)
-
-LOOK_SECONDS = 0.1
-"""How often the processor time of a box is looked at when its limit is near."""
-PROCESSORS = os.cpu_count() or 1
-
-libc = ctypes.CDLL(None, use_errno=True)
-
-
-def above(fds: list[int], floor: int) -> list[int]:
-    """
-    Copies of *fds* with numbers of at least *floor*, so that no target covers a source.
-    """
-    copies: list[int] = []
-    try:
-        for fd in fds:
-            copies.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, floor))  # noqa: PERF401 - those made before a failure are to be closed
-    except OSError:
-        close_all(copies)
-        raise
-    return copies
-
-
-def close_all(fds: list[int]) -> None:
-    """
-    Closes every descriptor of *fds*.
-    """
-    for fd in fds:
-        os.close(fd)
-
-
-def set_limit(number: int, limit: int) -> None:
-    """
-    Sets both limits of a resource to *limit*, or to what is permitted if that is less.
-    """
-    hard = resource.getrlimit(number)[1]
-    if hard != resource.RLIM_INFINITY:
-        limit = min(limit, hard)
-    resource.setrlimit(number, (limit, limit))
-
-
-def tell(control: socket.socket, message: dict[str, object]) -> None:
-    """
-    Reports *message* to the application, if it still listens.
-    """
-    try:
-        control.send(json.dumps(message).encode())
-    except OSError:
-        pass  # it went away; its end of the socket says so too
-
-
-def failure(error: Exception) -> dict[str, object]:
-    """
-    The message about a launch that *error* ended.
-    """
-    if isinstance(error, LaunchFailure):
-        return error.message
-    number = getattr(error, "errno", None) or errno.EINVAL
-    if stage := getattr(error, "stage", None):
-        return {"error": stage, "errno": number, "text": str(getattr(error, "strerror", error))}
-    return {"error": "broker", "errno": number, "text": str(error)}
-
-
-class LaunchFailure(OSError):  # noqa: N818 - it carries what the application is told
-    """
-    A launch did not work, in another process of ours: the message about it.
-    """
-
-    def __init__(self, message: dict[str, object]) -> None:
-        super().__init__(message["errno"], message["text"])
-        self.message = message
-
-
-class Box:
-    """
-    One launched command and the processes that came of it.
-    """
-
-    def __init__(
-        self,
-        control: socket.socket,
-        pid: int,
-        launcher: int,
-        status: int,
-        order: dict[str, Any],
-        leaves: _leaves.Leaves | None,
-    ) -> None:
-        timeout: float | None = order["timeout"]
-        self.end_signal: int | None = order["end_signal"]
-        self.control = control
-        self.leaves = leaves
-        self.next_look = time.monotonic() if leaves and leaves.cpu_us is not None else None
-        self.pid = pid
-        self.pidfd = os.pidfd_open(pid)
-        self.launcher = launcher
-        self.launcher_fd = self.open_launcher() if launcher != pid else None
-        self.status = status
-        self.init: int | None = None
-        self.pending = b""
-        self.records: dict[str, object] = {}
-        self.is_killed = False
-        self.deadline = None if timeout is None else time.monotonic() + timeout
-
-    def open_launcher(self) -> int | None:
-        """
-        A descriptor of the launcher where that is not our child but a tracer's.
-        """
-        try:
-            return os.pidfd_open(self.launcher)
-        except OSError:
-            return None  # it has ended
-
-    def kill(self) -> None:
-        """
-        Ends the box: through its first process where that is known, or through a
-        supervisor that can end all of it at one stroke and has a moment to do so. A
-        tracer, too, has a moment, to report.
-        """
-        is_first, self.is_killed = not self.is_killed, True
-        if is_first and (self.end_signal is not None or self.is_traced):
-            self.send(signal.SIGKILL if self.end_signal is None else self.end_signal)
-            self.deadline = time.monotonic() + PATIENCE
-        if self.deadline is not None and (self.end_signal is not None or self.is_traced):
-            return
-        self.send(signal.SIGKILL)
-        if self.is_traced:
-            self.signal(self.pidfd, signal.SIGKILL)  # with it goes all it traces
-        try:
-            os.killpg(self.pid, signal.SIGKILL)
-        except OSError:
-            pass  # no group of its own, or gone
-
-    def due(self) -> float | None:
-        """
-        When, on the monotonic clock, something is to be looked at, or None.
-        """
-        times = [moment for moment in (self.deadline, self.next_look) if moment is not None]
-        return min(times) if times else None
-
-    def look(self, now: float) -> None:
-        """
-        Ends the box where its time is over, or its share of the processors is used up.
-        """
-        if self.deadline is not None and self.deadline <= now:
-            self.deadline = None
-            self.kill() if self.is_killed else self.stop("timed_out")
-        if self.next_look is not None and self.next_look <= now:
-            self.next_look = None
-            left = self.leaves.unused_cpu() if self.leaves else None
-            if left is not None and left <= 0:
-                self.stop("cpu_limit")
-            elif left is not None:
-                self.next_look = now + min(1.0, max(LOOK_SECONDS, left / PROCESSORS))
-
-    def stop(self, reason: str) -> None:
-        """
-        Ends the box for *reason*, unless it is ended for another already.
-        """
-        self.records.setdefault("ended", reason)
-        self.kill()
-
-    def send(self, number: int) -> None:
-        """
-        Sends signal *number* to the box's first process, or to what builds the box.
-        """
-        if self.init is not None:
-            self.signal(self.init, number)
-        elif not self.is_traced:
-            self.signal(self.pidfd, number)
-        elif self.launcher_fd is not None:
-            self.signal(self.launcher_fd, number)
-
-    def signal(self, pidfd: int, number: int) -> None:
-        """
-        Sends signal *number* to the process behind *pidfd*.
-        """
-        try:
-            signal.pidfd_send_signal(pidfd, number)
-        except OSError:
-            pass  # it has ended
-
-    @property
-    def is_traced(self) -> bool:
-        """
-        Whether a tracer stands between us and the launcher.
-        """
-        return self.launcher != self.pid
-
-    def read_status(self) -> bool:
-        """
-        Takes what the sandbox program and the child inside reported; False at the end.
-        """
-        try:
-            data = os.read(self.status, 65536)
-        except BlockingIOError:
-            return True
-        if not data:
-            return False
-        *lines, self.pending = (self.pending + data).split(b"\n")
-        for line in lines:
-            self.take(line)
-        if len(self.pending) > 65536:
-            self.pending = b""
-        return True
-
-    def take(self, line: bytes) -> None:
-        """
-        Acts on one status line.
-        """
-        try:
-            record = json.loads(line)
-        except ValueError:
-            return  # not ours; a record that matters is never broken
-        if not isinstance(record, dict):
-            return
-        if "child-pid" in record:
-            self.adopt(record["child-pid"])
-        elif record.keys() & {"started", "exit", "error"}:
-            self.records.update(record)
-
-    def adopt(self, pid: int) -> None:
-        """
-        Holds on to the box's first process, if it really is one of this box.
-        """
-        try:
-            fd = os.pidfd_open(pid)
-        except OSError:
-            return
-        if parent_of(pid) not in (self.launcher, os.getpid()):
-            os.close(fd)
-            return
-        self.init = fd
-        if self.is_killed:
-            self.send(signal.SIGKILL)
-
-    def close(self) -> None:
-        """
-        Lets go of every descriptor.
-        """
-        self.control.close()
-        close_all([fd for fd in (self.pidfd, self.launcher_fd, self.status, self.init) if fd is not None])
 
 
 def import_beside(name: str, room: str = "process") -> Any:
@@ -301,15 +56,18 @@ def import_beside(name: str, room: str = "process") -> Any:
     return __import__(name)
 
 
-def parent_of(pid: int) -> int | None:
+if not TYPE_CHECKING:
+    _box, _starting = import_beside("_box"), import_beside("_starting")
+
+
+def tell(control: socket.socket, message: dict[str, object]) -> None:
     """
-    The parent of *pid*, or None where it is gone.
+    Reports *message* to the application, if it still listens.
     """
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[1])
-    except (OSError, IndexError, ValueError):
-        return None
+        control.send(json.dumps(message).encode())
+    except OSError:
+        pass  # it went away; its end of the socket says so too
 
 
 def children() -> set[int]:
@@ -321,78 +79,7 @@ def children() -> set[int]:
             return {int(pid) for pid in file.read().split()}
     except OSError:
         found = {int(name) for name in os.listdir("/proc") if name.isdigit()}
-        return {pid for pid in found if parent_of(pid) == os.getpid()}
-
-
-def spawn(order: dict[str, Any], moves: list[tuple[int, int]]) -> int:
-    """
-    Starts the program of *order* as this process is now, without copying it.
-    """
-    actions = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in moves]
-    return os.posix_spawn(
-        order["argv"][0],
-        order["argv"],
-        order["environment"],
-        file_actions=actions,
-        setsigdef=IGNORED,
-        setsigmask=(),
-    )
-
-
-def fork(order: dict[str, Any], moves: list[tuple[int, int]], report: int) -> int:
-    """
-    Starts the program of *order* in a child that first takes its limits, its session
-    and its working directory, which posix_spawn(3) cannot give.
-    """
-    parent = os.getpid()
-    pid = os.fork()
-    if pid:
-        return pid
-    step = "exec"
-    try:
-        for number in IGNORED:
-            signal.signal(number, signal.SIG_DFL)
-        os.setsid()
-        step = "cwd"
-        os.chdir(order["cwd"])
-        step = "limits"
-        for number, limit in order["rlimits"]:
-            set_limit(number, limit)
-        libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(125)
-        step = "exec"
-        for source, target in moves:
-            os.dup2(source, target)
-        os.execve(order["argv"][0], order["argv"], order["environment"])
-    except OSError as error:
-        failure = {"error": step, "errno": error.errno or errno.EIO, "text": str(error.strerror)}
-        os.write(report, json.dumps(failure).encode() + b"\n")
-    finally:
-        os._exit(125)
-
-
-def fork_held(order: dict[str, Any], moves: list[tuple[int, int]], report: int, gate: tuple[int, int]) -> int:
-    """
-    Starts the program of *order* in a child that waits for a byte through *gate*, so that
-    it can be attached to before it does anything; without one it ends.
-    """
-    pid = os.fork()
-    if pid:
-        return pid
-    try:
-        os.close(gate[1])
-        if not os.read(gate[0], 1):
-            os._exit(125)
-        for number in IGNORED:
-            signal.signal(number, signal.SIG_DFL)
-        for source, target in moves:
-            os.dup2(source, target)
-        os.execve(order["argv"][0], order["argv"], order["environment"])
-    except OSError as error:
-        os.write(report, json.dumps(failure(error)).encode() + b"\n")
-    finally:
-        os._exit(125)
+        return {pid for pid in found if _box.parent_of(pid) == os.getpid()}
 
 
 class Broker:
@@ -403,7 +90,7 @@ class Broker:
     def __init__(self, channel: socket.socket, owner: int, idle_seconds: float) -> None:
         self.channel = channel
         self.idle_seconds = idle_seconds
-        self.boxes: dict[int, Box] = {}
+        self.boxes: dict[int, _box.Box] = {}
         self.stages: _staging.Stages | None = None
         self.nursery: _leaves.Nursery | None = None
         self.is_closing = False
@@ -481,14 +168,14 @@ class Broker:
         if not self.accept():
             self.close()
 
-    def hear(self, box: Box) -> None:
+    def hear(self, box: _box.Box) -> None:
         """
         Takes what was reported from inside *box*.
         """
         if not box.read_status():
             self.forget(box.status)
 
-    def obey(self, box: Box) -> None:
+    def obey(self, box: _box.Box) -> None:
         """
         Takes one message of the application about *box*; its end kills.
         """
@@ -521,13 +208,13 @@ class Broker:
         if not data and not fds:
             return False
         if len(fds) < 2:
-            close_all(fds)
+            _starting.close_all(fds)
             return True
         control = socket.socket(fileno=fds.pop(0))
         try:
             self.launch(control, fds.pop(0), fds)
         finally:
-            close_all(fds)
+            _starting.close_all(fds)
         return True
 
     def launch(self, control: socket.socket, plan: int, fds: list[int]) -> None:
@@ -542,13 +229,13 @@ class Broker:
                 order = json.loads(file.read())
             pid, launcher, leaves = self.start(order, fds, report)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            tell(control, {**failure(error), "done": -1})
+            tell(control, {**_starting.failure(error), "done": -1})
             control.close()
             os.close(status)
             return
         finally:
             os.close(report)
-        box = Box(control, pid, launcher, status, order, leaves)
+        box = _box.Box(control, pid, launcher, status, order, leaves)
         self.boxes[pid] = box
         self.watch(box.status, lambda: self.hear(box))
         self.watch(box.pidfd, lambda: self.finish(box))
@@ -556,7 +243,7 @@ class Broker:
         if leaves and leaves.shortage is not None:
             self.watch(leaves.shortage, lambda: self.starve(box))
 
-    def starve(self, box: Box) -> None:
+    def starve(self, box: _box.Box) -> None:
         """
         Ends *box* if it has reached its limit of memory: the kernel only ends single
         processes of it, and files in memory stay.
@@ -614,7 +301,7 @@ class Broker:
         if "launcher" in answer:
             return pid, int(answer["launcher"])
         os.waitpid(pid, 0)
-        raise LaunchFailure(answer or {"error": "broker", "errno": errno.EIO, "text": "the tracer ended"})
+        raise _starting.LaunchFailure(answer or {"error": "broker", "errno": errno.EIO, "text": "the tracer ended"})
 
     def fork_tracer(self, order: dict[str, Any], fds: list[int], report: int, found: int) -> tuple[int, dict[str, Any]]:
         """
@@ -634,7 +321,7 @@ class Broker:
                 answer: dict[str, Any] = json.loads(file.read() or b"{}")
             return pid, answer
         finally:
-            close_all([fd for fd in (ready, told) if fd >= 0])
+            _starting.close_all([fd for fd in (ready, told) if fd >= 0])
 
     def trace(self, order: dict[str, Any], fds: list[int], report: int, found: int, told: int, owner: int) -> None:
         """
@@ -646,14 +333,14 @@ class Broker:
         try:
             launcher = self.start_program(order, fds, report, gate)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            os.write(told, json.dumps(failure(error)).encode())
+            os.write(told, json.dumps(_starting.failure(error)).encode())
             return
         # Not before: taking another uid and coming back has cleared it.
-        libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+        _starting.libc.prctl(_starting.PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
         tracer, verdict = import_beside("_tracer"), import_beside("_verdict", "confine")
         for group in order["groups"]["groups"] if order["groups"] else ():
             import_beside("_leaves").go(group["home"])  # or the box's limits would be ours, too
-        keep_only([report, found, told, gate[1]])
+        _starting.keep_only([report, found, told, gate[1]])
         os.close(report)  # the box's end is seen by its last writer
         if os.getppid() == owner:
             os._exit(tracer.trace(launcher, order["trace"], verdict, told=told, gate=gate[1], found=found))
@@ -682,18 +369,18 @@ class Broker:
         targets = order["fds"]
         reports = order["report_fds"]
         floor = max([*targets, *reports, 2]) + 1
-        copies = above([*fds, *[report] * len(reports)], floor)
+        copies = _starting.above([*fds, *[report] * len(reports)], floor)
         try:
             moves = list(zip(copies, [*targets, *reports], strict=True))
             if order["is_direct"]:
-                return fork(order, moves, report)
+                return _starting.fork(order, moves, report)
             if gate is None:
-                return self.as_ordered(order, lambda: spawn(order, moves), moves)
-            (said,) = above([report], floor)
+                return self.as_ordered(order, lambda: _starting.spawn(order, moves), moves)
+            (said,) = _starting.above([report], floor)
             copies.append(said)
-            return self.as_ordered(order, lambda: fork_held(order, moves, said, gate), moves)
+            return self.as_ordered(order, lambda: _starting.fork_held(order, moves, said, gate), moves)
         finally:
-            close_all(copies)
+            _starting.close_all(copies)
 
     def as_ordered(self, order: dict[str, Any], action: Callable[[], int], moves: list[tuple[int, int]]) -> int:
         """
@@ -712,7 +399,7 @@ class Broker:
             self.stages = import_beside("_staging").Stages()
         return self.stages
 
-    def finish(self, box: Box) -> None:
+    def finish(self, box: _box.Box) -> None:
         """
         Collects a box whose launched process has ended, and whatever it left behind.
         """
@@ -764,32 +451,21 @@ class Broker:
             self.nursery.close()
 
 
-def keep_only(fds: list[int]) -> None:
-    """
-    Closes every descriptor the application left open, except 0, 1, 2 and *fds*.
-    """
-    previous = 2
-    for fd in sorted(fds):
-        os.closerange(previous + 1, fd)
-        previous = fd
-    os.closerange(previous + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-
-
 def main() -> None:
     """
     Serves the channel. Arguments: its descriptor, the application's pidfd, and after
     how many idle seconds to end.
     """
     channel, owner = int(sys.argv[1]), int(sys.argv[2])
-    keep_only([channel, owner])
+    _starting.keep_only([channel, owner])
     os.set_inheritable(channel, False)
     os.set_inheritable(owner, False)
     for number in ALL_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
-    for number in IGNORED:
+    for number in _starting.IGNORED:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    libc.prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), 0, 0, 0)
+    _starting.libc.prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), 0, 0, 0)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     os.chdir("/")

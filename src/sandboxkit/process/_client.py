@@ -24,7 +24,7 @@ import struct
 import sys
 import threading
 import weakref
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,7 @@ from sandboxkit.process._explain import trace_order
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sandboxkit.model import LaunchPlan
+    from sandboxkit.model import ControlGroup, ControlGroups, LaunchPlan
 
 __all__ = ["Control", "broker_pid", "ensure_broker", "interpreter", "shutdown", "submit"]
 
@@ -271,7 +271,7 @@ def _order(plan: LaunchPlan, targets: Sequence[int], timeout: float | None, *, e
             "end_signal": plan.end_signal,
             "is_direct": plan.confinement is None,
             "rlimits": plan.rlimits,
-            "groups": plan.groups and asdict(plan.groups),
+            "groups": plan.groups and _flat(plan.groups) | {"groups": [*map(_flat, plan.groups.groups)]},
             "trace": trace_order(plan.trace) if explain and plan.trace else None,
             "staging": staging
             and {
@@ -283,6 +283,10 @@ def _order(plan: LaunchPlan, targets: Sequence[int], timeout: float | None, *, e
             },
         }
     ).encode()
+
+
+def _flat(value: ControlGroups | ControlGroup) -> dict[str, Any]:
+    return {row.name: getattr(value, row.name) for row in fields(value)}
 
 
 async def submit(

@@ -219,7 +219,7 @@ class Leaves:
 
     Args:
         order: What the plan says: `groups`, each with `base`, `home`, `controls`,
-            `limits`, `figures` and `shortage`, the controls that are `required`, and
+            `limits`, `settled`, `figures` and `shortage`, the controls that are `required`, and
             the limit `cpu_us`.
         names: Where a name comes from.
     """
@@ -298,6 +298,17 @@ class Leaves:
         for control in order["required"]:
             if control in self.failed:
                 raise GroupError(1, self.failed[control])
+
+    def settle(self) -> None:
+        """
+        Takes back the room the launcher had, which has left.
+        """
+        for group, path in self.rows:
+            for file, value in group["settled"]:
+                try:
+                    put(f"{path}/{file}", str(value))
+                except OSError:
+                    pass  # the limit before, which leaves that room, still holds
 
     def unused_cpu(self) -> float | None:
         """
@@ -403,6 +414,7 @@ class Nursery:
         """
         if order is None:
             leaves.leave()
+            leaves.settle()
             return
         after = Leaves(order, self.names)
         after.enter()
@@ -410,6 +422,7 @@ class Nursery:
         for group, _ in leaves.rows:
             if group["base"] not in had:
                 go(group["home"])
+        leaves.settle()
         self.waiting = after
 
     def clear(self, leaves: Leaves) -> None:

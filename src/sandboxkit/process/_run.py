@@ -182,6 +182,8 @@ class Running:
             return self.ended_for
         if _is_starved(self._records):
             return Termination.MEMORY_LIMIT
+        if _figures(self._records).get("refused_processes"):
+            return Termination.PROCESS_LIMIT
         if code is not None:
             return Termination.EXITED
         return Termination.SIGNALED if number is not None else Termination.KILLED

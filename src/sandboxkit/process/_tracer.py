@@ -25,6 +25,7 @@ import os
 import posixpath
 import signal
 import socket
+import stat
 import struct
 
 TYPE_CHECKING = False  # as in typing, whose import is spared
@@ -52,6 +53,10 @@ DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 ENTRIES = DENIED | {errno.EXDEV, errno.EBUSY}
 NO_NETWORK = {errno.EACCES, errno.EPERM, errno.ENETUNREACH, errno.EHOSTUNREACH}
 FILTERED = {errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT}
+DEEPEST_SCRIPT = 5
+"""How often a script may name a script as its interpreter."""
+SCRIPT_BYTES = 256
+"""Of a first line, as many are looked at."""
 POSSIBLE = ENTRIES | NO_NETWORK | FILTERED | {errno.ENOENT, errno.ECONNREFUSED}
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -118,6 +123,39 @@ class Memory:
             return self.real(text, is_followed)
         base = self.link("cwd" if directory in (None, AT_FDCWD) else f"fd/{directory}")
         return self.real(f"{base}/{text}", is_followed) if text else base
+
+    def missing_program(self, path: str) -> str:
+        """
+        Of the program *path* and the interpreters that it and they name, the first that is
+        not in the box: the kernel's answer is the same for each of them.
+
+        Source: execve(2), "Interpreter scripts"; fs/binfmt_script.c.
+        """
+        for _ in range(DEEPEST_SCRIPT):
+            named = self.interpreter_of(path)
+            if not named:
+                break
+            base = "" if named.startswith("/") else self.link("cwd")
+            path = self.real(f"{base}/{named}", True)
+        return path
+
+    def interpreter_of(self, path: str) -> str:
+        """
+        What the first line of the script *path* names; empty where it is none, or missing.
+        """
+        try:
+            fd = os.open(f"{self.proc}/root{path}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            return ""
+        try:
+            begin = os.read(fd, SCRIPT_BYTES) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+        except OSError:
+            return ""
+        finally:
+            os.close(fd)
+        line, end, _ = begin.partition(b"\n")
+        words = line[2:].split(maxsplit=1)
+        return os.fsdecode(words[0].partition(b"\0")[0]) if begin[:2] == b"#!" and words and (end or words[1:]) else ""
 
     def real(self, path: str, is_followed: bool) -> str:
         """
@@ -290,6 +328,8 @@ class Refusals:
             )
             for directory, path in row["places"]
         ]
+        if error == errno.ENOENT and act == "exec":
+            paths = [memory.missing_program(paths[0])]
         if error == errno.ENOENT:
             return {"act": act, "paths": paths} if self.is_hidden(memory, paths, act) else None
         counts = error in (ENTRIES if act == "entry" else DENIED) or is_filtered

@@ -6,16 +6,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
+from typing import TYPE_CHECKING
 
 from sandboxkit.errors import CommandError
 from sandboxkit.model import Command, Setting, SimpleCommand
 from sandboxkit.shell._found import Found
 from sandboxkit.shell._lines import pieces
-from sandboxkit.shell._read import read, read_carried, read_pieces, read_roughly
-from sandboxkit.shell._suspects import apart
 from sandboxkit.shell._unsure import TooMuchError, UnsureError
 from sandboxkit.shell._unwrap import carried
 from sandboxkit.shell._words import words
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 __all__ = ["MAX_TEXT", "parse"]
 
@@ -105,6 +108,16 @@ def _encoded(text: str, where: str) -> bytes:
         ) from None
 
 
+@cache
+def _shell() -> ModuleType:
+    """
+    What reads shell: half of this room, which plain words never need.
+    """
+    from sandboxkit.shell import _read
+
+    return _read
+
+
 def _text(text: str) -> Command:
     if len(text) > MAX_TEXT:
         return _unread(text, f"it is longer than {MAX_TEXT} characters")
@@ -122,9 +135,9 @@ def _text(text: str) -> Command:
             raise UnsureError("it has a control or invisible character")
         plain = pieces(text)
         if plain is not None:
-            read_pieces(text, plain, found)
+            _shell().read_pieces(text, plain, found)
         else:
-            read(text, found)
+            _shell().read(text, found)
     except UnsureError as problem:
         return _opaque(text, str(problem), found)
     except TooMuchError as limit:
@@ -146,12 +159,12 @@ def _plain(source: str | None, argv: tuple[str, ...], span: tuple[int, int] | No
         if inner is None:
             return Command(source, (part,), argv=argv)
         found = Found()
-        read_carried(part, inner, found)
+        _shell().read_carried(part, inner, found)
     except UnsureError as problem:
         found = found or Found([part])
         with suppress(TooMuchError):
             for text in (source or " ".join(argv), *(word for word in argv if " " in word)):
-                read_roughly(text, found, span=span)
+                _shell().read_roughly(text, found, span=span)
         return _suspect(source, found, str(problem), span, argv)
     except (TooMuchError, RecursionError) as limit:
         return Command(source, (), opaque=str(limit), unread=True, argv=argv)
@@ -170,13 +183,15 @@ def _opaque(text: str, problem: str, found: Found) -> Command:
     """
     if not found.parts:
         with suppress(UnsureError, TooMuchError, RecursionError):
-            read(text, found)
+            _shell().read(text, found)
     if not found.parts:
+        from sandboxkit.shell._suspects import apart
+
         for piece in apart(text):
             with suppress(UnsureError, TooMuchError, RecursionError):
-                read(piece, found)
+                _shell().read(piece, found)
     with suppress(TooMuchError):
-        read_roughly(text, found)
+        _shell().read_roughly(text, found)
     return _suspect(text, found, problem)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from sandboxkit.backends._journal import finish_others
 from sandboxkit.backends._kernel import landlock_abi
 from sandboxkit.backends._launched import LaunchedSandbox, Mechanism
 from sandboxkit.backends._obstacles import Obstacle
+from sandboxkit.backends._remembered import identity_of, recall, remember
 from sandboxkit.backends.bubblewrap._detect import refusal, unusable, user_databases
 from sandboxkit.backends.bubblewrap._enforcement import enforcement
 from sandboxkit.backends.bubblewrap._facts import BubblewrapFacts
@@ -26,12 +27,12 @@ from sandboxkit.backends.bubblewrap._plan import launch_plan
 from sandboxkit.backends.bubblewrap._program import features, find_programs
 from sandboxkit.errors import BackendUnavailableError, BrokerError, LaunchError, SetupError, SpecError
 from sandboxkit.model import Control, SandboxSpec
-from sandboxkit.process import interpreter
+from sandboxkit.process import ensure_broker, interpreter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
 
-    from sandboxkit.backends.bubblewrap._program import Origin
+    from sandboxkit.backends.bubblewrap._program import Origin, Program
     from sandboxkit.model import Enforcement, Invocation, LaunchPlan
 
 __all__ = ["BubblewrapBackend", "BubblewrapFacts"]
@@ -80,6 +81,8 @@ class BubblewrapBackend(SandboxBackend):
         """
         found = self._found
         if found is None:
+            with suppress(BrokerError):  # whoever starts something says so
+                ensure_broker()  # it comes up beside what follows
             found = await _detect(self._origins)
             self._found = found if found.available else None  # what is missing may come
         if spec is None or not found.available:
@@ -135,6 +138,8 @@ async def _detect(origins: tuple[Origin, ...]) -> Detection:
         return Detection(False, problem.reason, problem.remedy, _facts())
     meaning = Obstacle("no program could be tried", "see the warnings")
     for candidate in programs:
+        if known := _known(candidate):
+            return replace(known, warnings=refused)
         try:
             program = await features(candidate)
         except LaunchError as exc:
@@ -149,11 +154,40 @@ async def _detect(origins: tuple[Origin, ...]) -> Detection:
         facts = replace(_facts(), program=program)
         tried = await _trial(facts)
         if isinstance(tried, BubblewrapFacts):
-            return Detection(
-                True, f"bwrap {program.version} ({program.origin}) runs a box", "", tried, warnings=refused
-            )
+            _remember(tried)
+            return replace(_available(tried), warnings=refused)
         meaning = tried
     return Detection(False, meaning.reason, meaning.remedy, _facts(), warnings=refused)
+
+
+def _available(facts: BubblewrapFacts) -> Detection:
+    program = facts.program
+    assert program is not None  # noqa: S101 - what ran a box is a program
+    return Detection(True, f"bwrap {program.version} ({program.origin}) runs a box", "", facts)
+
+
+def _known(candidate: Program) -> Detection | None:
+    """
+    What was found out of *candidate* a short time ago, if it and the machine are the same.
+    """
+    facts = _facts()
+    match recall(_NAME, identity_of(candidate.path), facts.cgroups.describe()):
+        case {"version": str(version), "options": [*options], "ungrouped": str(why)}:
+            program = replace(candidate, version=version, options=frozenset(map(str, options)))
+            groups = facts.cgroups.without(why) if why else facts.cgroups
+            return None if program.missing else _available(replace(facts, program=program, cgroups=groups))
+    return None
+
+
+def _remember(tried: BubblewrapFacts) -> None:
+    program, found = tried.program, cgroups()
+    if program is not None:
+        value = {
+            "version": program.version,
+            "options": sorted(program.options),
+            "ungrouped": "" if tried.cgroups.hierarchies == found.hierarchies else tried.cgroups.reason,
+        }
+        remember(_NAME, value, identity_of(program.path), found.describe())
 
 
 def _facts() -> BubblewrapFacts:

@@ -4,11 +4,13 @@ What bubblewrap has to work with on a machine.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sandboxkit.backends._cgroups import Cgroups
 from sandboxkit.backends._contract import Facts
+from sandboxkit.backends._remembered import identity_of
 from sandboxkit.backends._survey import Survey, survey
 
 if TYPE_CHECKING:
@@ -53,6 +55,12 @@ class BubblewrapFacts(Facts):
         """
         programs = [self.program.path] if self.program else []
         return replace(self, survey=survey(spec, programs=programs), cgroups=self.cgroups.refreshed())
+
+    def fingerprint(self) -> str:
+        """
+        These facts, and which file the bwrap is.
+        """
+        return json.dumps([self.to_dict(), identity_of(self.program.path) if self.program else None])
 
     def to_dict(self) -> dict[str, Any]:
         """

@@ -189,7 +189,7 @@ def _confinement(
         argv=invocation.argv,
         environment=tuple(environment.items()),
         cwd=working_directory(invocation.cwd, spec, survey, lambda path: _is_shown(path, tree), survey.box_home),
-        rlimits=rlimits(spec.limits),
+        rlimits=rlimits(spec.limits, grouped=facts.cgroups.controls),
         landlock=_landlock(facts.landlock_abi, tree),
         landlock_abi=facts.landlock_abi,
         pass_fds=tuple(zip(carriers, invocation.pass_fds, strict=False)),

@@ -4,6 +4,7 @@ What Landlock has to work with on a machine.
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -68,6 +69,12 @@ class LandlockFacts(Facts):
             if path not in spec.filesystem.tree():
                 nodes[path] = Node.HIDDEN
         return replace(self, survey=found, grants=grants(nodes, _names), processes=_threads_of(found.identity.uid))
+
+    def fingerprint(self) -> str:
+        """
+        These facts.
+        """
+        return json.dumps(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """
