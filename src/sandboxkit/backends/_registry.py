@@ -40,6 +40,11 @@ _DETECT_SECONDS = 10.0
 _PATIENCE = 60.0
 _RETRY_SECONDS = 30.0
 """How long it is believed that a backend is unavailable: memory may have been short."""
+_NO_MECHANISM = (
+    "no backend uses a mechanism of this operating system, and nothing ever runs unconfined instead; "
+    "use Docker (pip install 'sandboxkit[docker]' and start Docker Desktop or another engine), or run in WSL 2, "
+    "whose Linux has backends of its own"
+)
 _REPORT = "report it to whoever makes this backend"
 
 
@@ -333,7 +338,7 @@ class SandboxRegistry:
                 reasons[entry.name] = _missing(found.missing)
             else:
                 return Selection(entry.backend, found.detection, found.enforcement, found.verification)
-        raise (EnforcementError if is_any_available else NoBackendError)(reasons)
+        raise EnforcementError(reasons) if is_any_available else NoBackendError({**reasons, **_without_mechanism()})
 
     @contextlib.asynccontextmanager
     async def open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
@@ -435,6 +440,13 @@ class _Entry:
             verified=found.verification.findings,
             missing=found.missing,
         )
+
+
+def _without_mechanism() -> Mapping[str, str]:
+    """
+    Why this platform has no backend of its own, where it has none, and the remedy.
+    """
+    return {} if sys.platform in ("linux", "darwin") else {sys.platform: _NO_MECHANISM}
 
 
 def _unverified(found: Detection, failure: str) -> Detection:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import shutil
+import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -24,6 +24,9 @@ import anyio.abc
 from sandboxkit.errors import BrokerError, ProgramNotExecutableError, ProgramNotFoundError, SandboxError
 from sandboxkit.model import Control, FilesystemPolicy, Grade, Limits, SandboxSpec, is_inside
 from sandboxkit.process import interpreter
+
+if sys.platform != "win32":
+    import pwd
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -210,6 +213,8 @@ def _home() -> str:
 
 
 def _account_home() -> str:
+    if sys.platform == "win32":
+        return "/"
     try:
         return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:

@@ -14,7 +14,6 @@ import array
 import atexit
 import contextlib
 import ctypes
-import fcntl
 import json
 import os
 import select
@@ -33,6 +32,9 @@ import anyio
 
 from sandboxkit.errors import BrokerError, SetupError
 from sandboxkit.process._explain import trace_order
+
+if sys.platform != "win32":
+    import fcntl
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -366,6 +368,8 @@ _ETOOMANYREFS = 109
 
 
 def _broker() -> _Broker:
+    if sys.platform == "win32":
+        raise BrokerError("this library starts no program on Windows; use Docker, or run in WSL 2")
     with _state.lock:
         if _state.broker is None:
             _state.broker = _start()
