@@ -17,7 +17,7 @@ from tests.reference_tree import PLACES, access
 
 from sandboxkit.backends._layouts import layouts
 from sandboxkit.backends._tree import Node
-from sandboxkit.backends.seatbelt._facts import box_nodes
+from sandboxkit.backends.seatbelt._nodes import box_nodes
 from sandboxkit.backends.seatbelt._profile import Box, Profile, profile
 from sandboxkit.model import FilesystemPolicy, SandboxSpec, is_inside
 

@@ -34,6 +34,7 @@ PLUGIN_PRIORITY = 9
 """The most a plug-in gets by itself; every built-in backend has more."""
 _BUBBLEWRAP_PRIORITY = 100
 _LANDLOCK_PRIORITY = 50
+_SEATBELT_PRIORITY = 100
 _NAME = re.compile(r"[a-z][a-z0-9._-]{0,63}")
 _RESERVED = frozenset({"direct"})
 _DETECT_SECONDS = 10.0
@@ -486,6 +487,10 @@ def _builtin() -> tuple[_Entry, ...]:
     """
     One entry for the process, so that every registry shares what was found out.
     """
+    if sys.platform == "darwin":
+        from sandboxkit.backends.seatbelt import SeatbeltBackend
+
+        return (_Entry(SeatbeltBackend(), "seatbelt", _SEATBELT_PRIORITY),)
     if sys.platform != "linux":
         return ()
     from sandboxkit.backends.bubblewrap import BubblewrapBackend

@@ -22,7 +22,11 @@ for name in "$home"/* "$home"/.[!.]*; do
 done
 
 # What is what: the host compares with its own numbers.
-stat -L -c 'inode=%n %d:%i' /proc/self/ns/net /proc/self/ns/pid /etc/passwd "$home" 2>/dev/null
+if [ -d /System/Library ]; then # macOS, whose stat(1) is another
+    stat -L -f 'inode=%N %d:%i' /etc/passwd "$home" 2>/dev/null
+else
+    stat -L -c 'inode=%n %d:%i' /proc/self/ns/net /proc/self/ns/pid /etc/passwd "$home" 2>/dev/null
+fi
 
 # process.isolation, syscalls
 read -r line 2>/dev/null <"/proc/$pid/stat" && echo "process=$line"
@@ -58,6 +62,7 @@ done 2>/dev/null </proc/net/ipv6_route
 
 # env: the names this process, and the first of the box, were started with
 echo environ=begin
+[ -d /System/Library ] && env
 tr '\0' '\n' 2>/dev/null <"/proc/$$/environ"
 tr '\0' '\n' 2>/dev/null </proc/1/environ
 echo environ=end

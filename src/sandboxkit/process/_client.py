@@ -32,6 +32,7 @@ import anyio
 
 from sandboxkit.errors import BrokerError, SetupError
 from sandboxkit.process._explain import trace_order
+from sandboxkit.process._kept import LineControl, keep
 
 if sys.platform != "win32":
     import fcntl
@@ -127,7 +128,7 @@ class _Broker:
 class _State:
     lock: threading.Lock = field(default_factory=threading.Lock)
     broker: _Broker | None = None
-    controls: weakref.WeakSet[Control] = field(default_factory=weakref.WeakSet)
+    controls: weakref.WeakSet[Control | LineControl] = field(default_factory=weakref.WeakSet)
 
 
 _state = _State()
@@ -213,7 +214,7 @@ def _drop_after_fork() -> None:
     if inherited.broker:
         inherited.broker.channel.close()
     for control in list(inherited.controls):
-        control.close()
+        control.drop()
 
 
 atexit.register(shutdown)
@@ -258,6 +259,12 @@ class Control:
         """
         self._sock.close()
 
+    def drop(self) -> None:
+        """
+        Lets go in a forked process.
+        """
+        self._sock.close()
+
 
 def _order(plan: LaunchPlan, targets: Sequence[int], timeout: float | None, *, explain: bool) -> bytes:
     staging = plan.staging
@@ -292,9 +299,10 @@ async def submit(
     fds: Sequence[tuple[int, int]],
     timeout: float | None,  # noqa: ASYNC109 - the broker's to keep
     found: int | None = None,
-) -> Control:
+) -> Control | LineControl:
     """
-    Has the broker start *plan*.
+    Has the broker start *plan*, or a keeper of its own: where the plan has a mark, and on
+    systems the broker is not made for.
 
     Args:
         plan: What to start.
@@ -308,6 +316,10 @@ async def submit(
     Raises:
         BrokerError: The broker could not be started or keeps going away.
     """
+    if plan.mark or sys.platform not in ("linux", "win32"):
+        kept = keep(plan, fds, timeout, interpreter())
+        _state.controls.add(kept)
+        return kept
     with contextlib.ExitStack() as stack:
         files = []
         for file in plan.files:
@@ -368,8 +380,8 @@ _ETOOMANYREFS = 109
 
 
 def _broker() -> _Broker:
-    if sys.platform == "win32":
-        raise BrokerError("this library starts no program on Windows; use Docker, or run in WSL 2")
+    if sys.platform != "linux":
+        raise BrokerError(f"the process that starts commands needs Linux, this is {sys.platform}; use Docker")
     with _state.lock:
         if _state.broker is None:
             _state.broker = _start()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from sandboxkit.model import LaunchPlan, Refusal
+    from sandboxkit.process._kept import LineControl
 
 __all__ = ["Outcome", "Running", "launch", "run"]
 
@@ -90,7 +91,7 @@ class Running:
     A launched command.
     """
 
-    def __init__(self, plan: LaunchPlan, control: Control, started: float, found: _Found) -> None:
+    def __init__(self, plan: LaunchPlan, control: Control | LineControl, started: float, found: _Found) -> None:
         self._plan = plan
         self._found = found
         self._refused: tuple[tuple[Refusal, ...], str] = ((), "")

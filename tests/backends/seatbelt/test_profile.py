@@ -13,7 +13,7 @@ from tests.backends.seatbelt.sbpl import Query, decide, parse, rules
 
 from sandboxkit.backends._layouts import layouts
 from sandboxkit.backends._tree import Node
-from sandboxkit.backends.seatbelt._facts import box_nodes
+from sandboxkit.backends.seatbelt._nodes import box_nodes
 from sandboxkit.backends.seatbelt._profile import Box, Profile, profile
 from sandboxkit.errors import SpecError
 from sandboxkit.model import FilesystemPolicy, SandboxSpec
