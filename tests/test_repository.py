@@ -18,7 +18,9 @@ PACKAGE = ROOT / "src" / "sandboxkit"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SINGLE_FILES = [
     "confine/_child.py",
+    "confine/_seated.py",
     "process/_broker.py",
+    "process/_keeper.py",
     "process/_leaves.py",
     "process/_staging.py",
     "process/_tracer.py",

@@ -29,7 +29,7 @@ def there(code: str, *, host: bool = True) -> str:
     What *code* prints on such a host, or in a process like it that lacks nothing.
     """
     text = ("from tests.windows_host import become_windows; become_windows()\n" if host else "") + code
-    environ = {**os.environ, "PYTHONPATH": f"{OWN}:{ROOT}"}
+    environ = {**os.environ, "PYTHONPATH": f"{OWN}{os.pathsep}{ROOT}"}
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, env=environ, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

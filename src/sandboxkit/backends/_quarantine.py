@@ -175,8 +175,15 @@ def _add_mode(fd: int, mode: int) -> int:
     Adds *mode* to what *fd* is opened on, and gives the mode before.
     """
     before = stat.S_IMODE(os.fstat(fd).st_mode)
-    os.chmod(f"/proc/self/fd/{fd}", before | mode)  # fchmod refuses a descriptor opened with O_PATH
+    _set_mode(fd, before | mode)
     return before
+
+
+def _set_mode(fd: int, mode: int) -> None:
+    if sys.platform == "linux":
+        os.chmod(f"/proc/self/fd/{fd}", mode)  # fchmod refuses a descriptor opened with O_PATH
+    else:
+        os.fchmod(fd, mode)
 
 
 @contextlib.contextmanager
@@ -197,7 +204,7 @@ def _permitted(folder: int, name: str) -> Iterator[None]:
         yield
     finally:
         if before is not None:
-            os.chmod(f"/proc/self/fd/{folder}", before)
+            _set_mode(folder, before)
 
 
 def _lacks_owner(found: os.stat_result) -> bool:

@@ -78,6 +78,8 @@ def _user() -> Feature:
     uid = os.geteuid()
     if uid != 0:
         return Feature("user", f"uid {uid}")
+    if sys.platform != "linux":
+        return Feature("user", "root, which no backend here lends to a command", "run as an ordinary user")
     if (_read("/proc/self/uid_map") or "").split() != _ALL_IDS:
         return Feature("user", "uid 0 of a user namespace: an ordinary user of the host")
     return Feature("user", "root; commands get an unprivileged uid of their own")
