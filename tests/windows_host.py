@@ -42,18 +42,24 @@ SIGNALS = ("SIGKILL", "SIGCHLD", "SIGHUP", "SIGXCPU", "SIGUSR1", "pthread_sigmas
 
 class _Absent(importlib.abc.MetaPathFinder):
     """
-    Finds nothing of what Windows does not have.
+    Finds nothing of *modules*.
     """
+
+    def __init__(self, modules: frozenset[str]) -> None:
+        self._modules = modules
 
     def find_spec(
         self, name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name.partition(".")[0] in POSIX_MODULES:
+        if name.partition(".")[0] in self._modules:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         return None
 
 
-def _load_others() -> None:
+def load_others() -> None:
+    """
+    Imports what is others' business: packages, and what of the standard library they ask for.
+    """
     import asyncio.subprocess
     import shutil
     import sysconfig
@@ -74,14 +80,21 @@ def _load_others() -> None:
     _ = (asyncio.subprocess, pluggy, pydantic.fields, tree_sitter, tree_sitter_bash, shutil, tempfile, zoneinfo)
 
 
+def without_modules(*names: str) -> None:
+    """
+    Lets none of *names* be imported any more.
+    """
+    sys.meta_path.insert(0, _Absent(frozenset(names)))
+    for name in names:
+        sys.modules.pop(name, None)
+
+
 def become_windows() -> None:
     """
     Takes away what Windows does not have.
     """
-    _load_others()
-    sys.meta_path.insert(0, _Absent())
-    for name in POSIX_MODULES:
-        sys.modules.pop(name, None)
+    load_others()
+    without_modules(*POSIX_MODULES)
     for name in POSIX_NAMES:
         if hasattr(os, name):
             delattr(os, name)
