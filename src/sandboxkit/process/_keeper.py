@@ -45,6 +45,7 @@ END_SECONDS = 3.0
 PROC_UID_ONLY = 4
 SANDBOX_FILTER_GLOBAL_NAME = 2
 SANDBOX_CHECK_NO_REPORT = 0x40000000
+ALLOWED, DENIED = 0, 1
 READ_SIZE = 1 << 16
 
 
@@ -66,17 +67,20 @@ def members(mark: str) -> list[int]:
     check.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int)
     kind = SANDBOX_FILTER_GLOBAL_NAME | SANDBOX_CHECK_NO_REPORT
 
-    def may(pid: int, name: str) -> bool:
-        return bool(check(pid, b"mach-lookup", kind, ctypes.c_char_p(name.encode())) == 0)
+    def answer(pid: int, name: str) -> int:
+        return int(check(pid, b"mach-lookup", kind, ctypes.c_char_p(name.encode())))
 
     found = [number for number in numbers[: max(0, size) // 4] if number not in (0, os.getpid())]
-    return [pid for pid in found if may(pid, mark) and not may(pid, mark + ".not")]
+    return [pid for pid in found if answer(pid, mark) == ALLOWED and answer(pid, mark + ".not") == DENIED]
 
 
 def end_tree(group: int, find: Callable[[], list[int]], patience: float = END_SECONDS) -> bool:
     """
     Kills process group *group* and whatever *find* gives, until it gives nothing. Whether
     nothing was left.
+
+    What is found is stopped first, and looked for again until nothing new is found: a
+    process that starts others while the first are killed would always be ahead.
     """
     deadline = time.monotonic() + patience
     while True:
@@ -84,15 +88,26 @@ def end_tree(group: int, find: Callable[[], list[int]], patience: float = END_SE
             os.killpg(group, signal.SIGKILL)
         except OSError:
             pass  # it is empty, or on macOS all zombies (EPERM)
-        left = find()
-        for pid in left:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except OSError:
-                pass  # it has just gone
-        if not left or time.monotonic() > deadline:
-            return not left
+        stopped: set[int] = set()
+        new = set(find())
+        if not new:
+            return True
+        while new and time.monotonic() < deadline:
+            tell(new, signal.SIGSTOP)
+            stopped |= new
+            new = set(find()) - stopped
+        tell(stopped | new, signal.SIGKILL)
+        if time.monotonic() > deadline:
+            return False
         time.sleep(0.002)
+
+
+def tell(pids: set[int], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except OSError:
+            pass  # it has just gone
 
 
 def start(order: dict[str, Any], report: int) -> int:

@@ -116,7 +116,8 @@ OPERATIONS = frozenset(
     """
     default file-read* file-write* file-write-unlink file-write-create file-write-data file-read-metadata
     file-map-executable file-ioctl process-exec* process-fork process-info* signal mach-lookup mach-host*
-    mach-priv-task-port sysctl-read sysctl-write iokit-open user-preference-read ipc-posix-sem ipc-posix-shm
+    mach-priv-task-port sysctl-read sysctl-write iokit-open user-preference-read ipc-posix-sem
+    ipc-posix-shm-read-data ipc-posix-shm-write-create ipc-posix-shm-write-data ipc-posix-shm-write-unlink
     system-socket network-outbound network-inbound network-bind pseudo-tty
     """.split()
 )
@@ -197,6 +198,8 @@ def _matches(form: object, parameters: Mapping[str, str], query: Query) -> bool:
             return query.path is not None and _is_below(query.path, _text(one, parameters))
         case ("regex", one):
             return query.path is not None and re.search(_text(one, parameters), query.path) is not None
+        case ("ipc-posix-name-regex", one):
+            return query.name is not None and re.search(_text(one, parameters), query.name) is not None
         case ("require-all", *parts):
             return all(_matches(part, parameters, query) for part in parts)
         case ("require-any", *parts):

@@ -228,6 +228,8 @@ def test_processes_reach_only_their_own_box() -> None:
     assert not allowed(made, "sysctl-read", name="kern.proc.all")
     assert allowed(made, "sysctl-read", name="hw.ncpu")
     assert not allowed(made, "appleevent-send")
+    assert allowed(made, "ipc-posix-shm-write-create", name="/psm_1a2b3c4d")
+    assert not allowed(made, "ipc-posix-shm-read-data", name="/somebody.elses")
     assert not allowed(made, "file-link", "/w/x")
 
 

@@ -35,8 +35,8 @@ def enforcement(spec: SandboxSpec, facts: SeatbeltFacts) -> Enforcement:
                 "processes outside cannot be signalled or inspected; that they exist can be found out"
             ),
             Control.PROCESS_KILL_TREE: _partial(
-                "macOS has no call that ends a tree: processes are looked for by their sandbox and killed until none is "
-                "found, and one that forks without pause may outrun that"
+                "macOS has no call that ends a tree: processes are looked for by their sandbox, stopped and killed until "
+                "none is found; and nobody does that when the process that keeps the command is killed"
             ),
             Control.PROCESS_NESTED_USERNS: _enforced("macOS has no user namespaces"),
             Control.SYSCALLS: _partial("Seatbelt decides by operation and object, not by system call"),

@@ -149,6 +149,10 @@ class _Names:
         return tuple((name, value) for value, name in self._known.items())
 
 
+_SHARED_MEMORY: Final = " ".join(
+    f"ipc-posix-shm-{act}" for act in ("read-data write-create write-data write-unlink".split())
+)
+_SHARED_NAMES: Final = '(ipc-posix-name-regex "^/(psm_[0-9a-f]+|__KMP_REGISTERED_LIB_[0-9]+)$")'
 _RANKS: Final = {Node.HIDDEN: 0, Node.PRIVATE: 0, Node.READ: 1, Node.WRITE: 2}
 
 _BASE: Final = (
@@ -160,7 +164,8 @@ _BASE: Final = (
     "(allow process-info* (target same-sandbox))",
     "(allow user-preference-read)",
     "(allow ipc-posix-sem)",
-    "(allow ipc-posix-shm)",
+    "; Python's multiprocessing and libomp; other programs' shared memory has other names.",
+    f"(allow {_SHARED_MEMORY} {_SHARED_NAMES})",
     "(allow mach-host*)",
     '(allow sysctl-write (sysctl-name "kern.grade_cputype"))',
     '(allow iokit-open (iokit-registry-entry-class "RootDomainUserClient"))',
