@@ -6,9 +6,11 @@ states, its plan, and all of the plan's run but the program that puts the sandbo
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,12 +27,12 @@ from sandboxkit.process import interpreter, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from sandboxkit.model import LaunchPlan
 
 pytestmark = pytest.mark.anyio
 elsewhere = pytest.mark.skipif(sys.platform == "darwin", reason="this is a Mac")
+ROOT = Path(__file__).resolve().parents[3]
 MISSING = {Control.PROCESS_ISOLATION, Control.PROCESS_KILL_TREE, Control.SYSCALLS, Control.LIMITS_MEMORY}
 
 
@@ -94,6 +96,17 @@ def test_what_it_states_for_a_default_spec(tmp_path: Path) -> None:
     assert claim.grade(Control.FS_DENY_INSIDE_ALLOW) is Grade.PARTIAL, "protected names that do not exist yet"
     assert set(claim.states) == set(Control)
     assert not claim.missing(spec.model_copy(update={"allow_degraded": frozenset(MISSING)}).requirements())
+
+
+def test_the_documentation_states_the_same(tmp_path: Path) -> None:
+    page = (ROOT / "docs/reference/enforcement.md").read_text().partition("### seatbelt (declared, not run here)")[2]
+    rows = re.findall(r"^\| `([a-z_.]+)` \| (\w+) \|", page.partition("\n## ")[0], re.MULTILINE)
+    spec = SandboxSpec.workspace_write(tmp_path)
+    assert dict(rows) == {str(control): str(state.grade) for control, state in enforcement(spec, facts(spec))}
+    how_to = (ROOT / "docs/how-to/run-on-macos-and-windows.md").read_text()
+    named = re.search(r"allow_degraded=\{(.+?)\}", how_to)
+    assert named is not None
+    assert {Control(name) for name in re.findall(r'"(.+?)"', named[1])} == MISSING
 
 
 def test_what_it_states_follows_the_spec_and_the_machine(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ anyio.run(main)
 """
 
 
-def as_on_a_mac(tmp_path: Path) -> dict[str, object]:
+def as_on_a_mac(tmp_path: Path) -> dict[str, Any]:
     program, work = tmp_path / "sandbox-exec", tmp_path / "work"
     program.write_text(PROGRAM)
     program.chmod(0o755)
@@ -63,7 +64,7 @@ def as_on_a_mac(tmp_path: Path) -> dict[str, object]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found: dict[str, object] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
@@ -72,7 +73,7 @@ def test_a_sandbox_that_holds_nothing_back_is_found_out(tmp_path: Path) -> None:
     found = as_on_a_mac(tmp_path)
     assert found["name"] == "seatbelt"
     assert found["available"], found["reason"]
-    graded = {Control(name): row["grade"] for name, row in found["enforcement"].items()}  # type: ignore[attr-defined]  # JSON
+    graded = {Control(name): row["grade"] for name, row in found["enforcement"].items()}
     for control in (
         Control.FS_READ,
         Control.FS_WRITE,
@@ -84,7 +85,7 @@ def test_a_sandbox_that_holds_nothing_back_is_found_out(tmp_path: Path) -> None:
     ):
         assert graded[control] == "absent", (control, found["enforcement"])
     assert found["missing"]
-    kinds = [kind for kind, _ in found["refused"]]  # type: ignore[attr-defined]  # JSON
+    kinds = [kind for kind, _ in found["refused"]]
     assert kinds == ["EnforcementError"], "only a spec that requires nothing at all runs"
     assert found["ran"] == [3, f"{tmp_path}/work\n", "absent"], "and is told what it got"
 
@@ -94,5 +95,5 @@ def test_a_root_caller_is_refused(tmp_path: Path) -> None:
     found = as_on_a_mac(tmp_path)
     assert not found["available"]
     assert "run as an ordinary user" in str(found["remedy"])
-    assert [kind for kind, _ in found["refused"]] == ["NoBackendError"] * 2  # type: ignore[attr-defined]  # JSON
+    assert [kind for kind, _ in found["refused"]] == ["NoBackendError"] * 2
     assert "ran" not in found
