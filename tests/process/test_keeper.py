@@ -21,7 +21,7 @@ import pytest
 from sandboxkit.confine import child_code
 from sandboxkit.errors import BrokerError, ProgramNotExecutableError, ProgramNotFoundError, SetupError
 from sandboxkit.model import Confinement, LaunchPlan, PlanFile, Termination
-from sandboxkit.process import interpreter, launch, run
+from sandboxkit.process import interpreter, launch, run, shutdown
 from sandboxkit.process._keeper import end_tree, members
 
 if TYPE_CHECKING:
@@ -148,6 +148,14 @@ async def test_leaving_the_context_ends_it(nothing: int) -> None:
     assert running.is_done
 
 
+async def test_shutdown_ends_it(nothing: int) -> None:
+    async with launch(shell("sleep 60"), stdin=None, stdout=nothing, stderr=nothing) as running:
+        shutdown()
+        with anyio.fail_after(5):
+            await running.wait()
+        assert running.outcome().termination is Termination.KILLED
+
+
 async def test_signals_reach_the_command(nothing: int, tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     plan = shell(f"trap 'exit 7' USR1; : > {ready}; while :; do sleep 0.05; done", PATH="/usr/bin:/bin")
@@ -238,7 +246,7 @@ async def test_a_keeper_that_is_killed_is_reported(nothing: int) -> None:
         keeper = running._control._keeper  # type: ignore[union-attr]  # which of them this is is the point
         keeper.kill()
         await running.wait()
-        with pytest.raises(BrokerError):
+        with pytest.raises(BrokerError, match="nobody ends what it started"):
             running.outcome()
     await anyio.sleep(0.7)  # nothing ends what a killed keeper leaves
 

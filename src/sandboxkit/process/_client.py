@@ -196,10 +196,14 @@ def ensure_broker() -> int:
 
 def shutdown() -> None:
     """
-    Ends the broker and with it every box of this process, and waits for that.
+    Ends the broker and with it every box of this process, and waits for that. Commands that
+    have a keeper of their own are ended by it; whoever runs them sees their end.
 
     The next run starts a new broker. Called by itself when the interpreter ends.
     """
+    for control in list(_state.controls):
+        if isinstance(control, LineControl):
+            control.order("kill")
     with _state.lock:
         broker, _state.broker = _state.broker, None
     if broker:
@@ -225,7 +229,12 @@ if hasattr(os, "register_at_fork"):
 class Control:
     """
     The application's end of one launch: messages come in, orders go out.
+
+    Attributes:
+        lost: What it means when no more messages come.
     """
+
+    lost = "the process that starts commands was ended during the run, and the box with it"
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)

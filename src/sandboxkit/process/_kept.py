@@ -44,7 +44,15 @@ _LIMITS = {
 class LineControl:
     """
     The application's end of one kept command: one message comes in, orders go out.
+
+    Attributes:
+        lost: What it means when no message comes.
     """
+
+    lost = (
+        "the process that kept the command was killed during the run, and nobody ends what it started; "
+        "look for processes of the command, and leave processes of this library alone"
+    )
 
     def __init__(self, sock: socket.socket, keeper: subprocess.Popen[bytes]) -> None:
         sock.setblocking(False)

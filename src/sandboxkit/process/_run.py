@@ -140,7 +140,7 @@ class Running:
             BrokerError: The broker was ended meanwhile; the box went with it.
         """
         if self._is_lost and self.ended_for is None:
-            raise BrokerError("the process that starts commands was ended during the run, and the box with it")
+            raise BrokerError(self._control.lost)
         if "error" in self._records:
             raise _launch_error(self._plan, self._records, stderr)
         supervised = self._plan.confinement is not None
