@@ -8,8 +8,6 @@ import contextlib
 import json
 import os
 import socket
-import subprocess
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +16,7 @@ import anyio
 from sandboxkit.errors import BrokerError
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Sequence
 
     from sandboxkit.model import LaunchPlan
@@ -89,6 +88,8 @@ class LineControl:
         """
         Lets go; what still runs is killed.
         """
+        import subprocess  # Linux, which has a broker, is spared this and tempfile
+
         self._sock.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._keeper.wait(_PATIENCE)
@@ -115,6 +116,8 @@ def keep(plan: LaunchPlan, fds: Sequence[tuple[int, int]], timeout: float | None
     Raises:
         BrokerError: The keeper did not start.
     """
+    import subprocess
+
     with contextlib.ExitStack() as stack:
         files = [(_unnamed(file.content, stack), file.fd) for file in plan.files]
         passed = [*fds, *plan.open_files, *files]
@@ -142,6 +145,8 @@ def _unnamed(content: bytes, stack: contextlib.ExitStack) -> int:
     """
     A descriptor of a file without a name that holds *content*.
     """
+    import tempfile
+
     file = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack is the context
     file.write(content)
     file.flush()
