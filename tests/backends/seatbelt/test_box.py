@@ -81,13 +81,13 @@ async def test_what_is_allowed_works(work: Path) -> None:
         "mv in away",
         "mv in/denied in/away",
         "cat in/denied/key",
-        "rmdir in/empty && rm -r in",
+        "rm -r in",
         "echo x > .git/hooks/pre-commit",
         "mkdir -p .vscode",
     ],
 )
 async def test_an_act_that_must_fail(work: Path, script: str) -> None:
-    for name in ("in/denied", "in/empty", ".git/hooks"):
+    for name in ("in/denied", ".git/hooks"):
         (work / name).mkdir(parents=True)
     (work / "in/denied/key").write_text("key\n")
     (work.parent / "secret").write_text("secret\n")
