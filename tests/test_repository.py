@@ -19,7 +19,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SINGLE_FILES = [
     "confine/_child.py",
     "process/_box.py",
+    "confine/_seated.py",
     "process/_broker.py",
+    "process/_keeper.py",
     "process/_leaves.py",
     "process/_staging.py",
     "process/_starting.py",

@@ -42,6 +42,9 @@ the name of a behaviour against a failing test, or against a list of deviations.
 **kept**: its test passes, with real processes on the real kernel. A number in brackets
 leads to a named deviation below the table: its test shows that it is not kept, or not in
 every case. **root only**: only root can set the attack up, so nothing is said of others.
+
+`seatbelt` has no column: the suite has not run on macOS, and this page says only what was
+run. [What it states](enforcement.md#seatbelt-declared-not-run-here) is another page's.
 """
 
 

@@ -6,19 +6,23 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import functools
 import json
 import math
 import os
-import pwd
 import stat
+import sys
 import time
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, NoReturn, final
 
 from sandboxkit.errors import GrantNotFoundError, GrantStoreError
+from sandboxkit.model import open_flags
 from sandboxkit.policy._replace import replace_file
+
+if sys.platform != "win32":
+    import fcntl
+    import pwd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -38,7 +42,7 @@ _SKEW_SECONDS = 300.0
 """How far the clock may be behind what the file has seen: corrections of NTP are smaller."""
 _SEEN_SECONDS = 3600.0
 """How far the file's own clock may be behind before a look at it sets it."""
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_READ = open_flags("RDONLY", "NOFOLLOW", "NONBLOCK", "NOCTTY", "CLOEXEC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +132,20 @@ class GrantStore:
         clock: Gives the seconds since the epoch.
 
     Raises:
-        GrantStoreError: *path* is None and the system knows no home of this user.
+        GrantStoreError: *path* is None and the system knows no home of this user; or this is
+            Windows.
 
     Source: open(2), flock(2), rename(2), fsync(2).
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, clock: Callable[[], float] = time.time) -> None:
         self._path = os.path.abspath(_default_path() if path is None else path)
+        if sys.platform == "win32":
+            raise GrantStoreError(
+                self._path,
+                "Windows has no owner, mode and lock of a file by which it could be trusted; "
+                "leave approvals to an approver that is asked each time, or run in WSL 2",
+            )
         self._folder, self._name = os.path.split(self._path)
         self._clock = clock
 
@@ -372,7 +383,7 @@ def default_folder() -> str | None:
     Where approvals are kept that name no file, or None where the system knows no home of
     this user.
     """
-    return _default_folder(os.geteuid())
+    return None if sys.platform == "win32" else _default_folder(os.geteuid())
 
 
 @functools.lru_cache(maxsize=16)

@@ -10,7 +10,7 @@ import locale
 import math
 import os
 import stat
-import termios
+import sys
 import time
 from typing import TYPE_CHECKING, final
 
@@ -20,6 +20,9 @@ from sandboxkit.approval._question import MAX_CHARS, NO_WORDS, answer_of, asked_
 from sandboxkit.approval._turn import turn
 from sandboxkit.errors import ApprovalError
 from sandboxkit.model import ApprovalReply
+
+if sys.platform != "win32":
+    import termios
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

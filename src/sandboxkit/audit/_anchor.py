@@ -13,13 +13,14 @@ from sandboxkit.audit._chain import Head
 from sandboxkit.audit._failures import ANCHORS, check_private, failure
 from sandboxkit.audit._files import absolute, opened_to_read
 from sandboxkit.errors import AuditError
+from sandboxkit.model import open_flags
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["FileAnchor", "read_anchors"]
 
-_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+_FLAGS = open_flags("WRONLY", "APPEND", "CREAT", "CLOEXEC", "NOFOLLOW", "NONBLOCK", "NOCTTY")
 _LONGEST = 1024
 _BEGINNING = b'{"seq":'
 _HALF = re.compile(rb'\{[a-hqs0-9":,{]*')

@@ -8,6 +8,7 @@ import contextlib
 import errno
 import os
 import stat
+import sys
 from typing import TYPE_CHECKING
 
 from sandboxkit.errors import AuditError
@@ -51,6 +52,10 @@ _REMEDIES: dict[int, str] = {
 _OTHERWISE = "see errno {number} in open(2), write(2) and flock(2), " + CHOICE
 
 
+def _uid() -> int | str:
+    return "unknown" if sys.platform == "win32" else os.geteuid()
+
+
 def failure(path: str, exc: OSError) -> AuditError:
     """
     The error that says what happened to the file *path*, and what would help.
@@ -59,7 +64,7 @@ def failure(path: str, exc: OSError) -> AuditError:
         return exc
     number = exc.errno or 0
     folder = os.path.dirname(os.path.abspath(path))
-    remedy = _REMEDIES.get(number, _OTHERWISE).format(folder=folder, uid=os.geteuid(), number=number)
+    remedy = _REMEDIES.get(number, _OTHERWISE).format(folder=folder, uid=_uid(), number=number)
     return AuditError(path, exc.strerror or str(exc), remedy=remedy)
 
 

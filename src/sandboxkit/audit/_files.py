@@ -5,15 +5,19 @@ The files of a log on disk: the one that is written, and those it was before.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
+import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sandboxkit.audit._failures import CHOICE, check_regular, reading
 from sandboxkit.errors import AuditError
+from sandboxkit.model import open_flags
+
+if sys.platform != "win32":
+    import fcntl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +43,7 @@ LONGEST_LINE = 16 * 1024 * 1024
 LOCK_SECONDS = 2.0
 _PAUSE_SECONDS = 0.001
 _BLOCK = 8192
-_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_READ_FLAGS = open_flags("RDONLY", "NOFOLLOW", "CLOEXEC", "NONBLOCK", "NOCTTY")
 _DIGITS = 6
 
 Place = tuple[int, int]
@@ -86,14 +90,22 @@ def next_rotated(path: str) -> str:
     return f"{path}.{number:0{_DIGITS}}"
 
 
-def lock(fd: int, path: str, kind: int = fcntl.LOCK_EX) -> None:
+def lock(fd: int, path: str, *, shared: bool = False) -> None:
     """
     Waits for the lock of an open file, at most two seconds.
 
     Raises:
-        AuditError: Another process holds it longer.
+        AuditError: Another process holds it longer, or this is Windows, where a lock of
+            flock(2)'s kind cannot be had.
         OSError: The file system has no locks.
     """
+    if sys.platform == "win32":
+        raise AuditError(
+            path,
+            "Windows has no lock of flock(2)'s kind",
+            remedy="keep records in memory (MemoryAudit), or run in WSL 2",
+        )
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     deadline = time.monotonic() + LOCK_SECONDS
     while True:
         try:
@@ -234,7 +246,7 @@ def _current(path: str) -> int:
     while True:
         fd = open_to_read(path)
         try:
-            lock(fd, path, fcntl.LOCK_SH)
+            lock(fd, path, shared=True)
             if is_at(path, os.fstat(fd)):
                 return fd
         except BaseException:

@@ -27,7 +27,7 @@ from sandboxkit.audit._files import (
     rotated,
 )
 from sandboxkit.errors import AuditError
-from sandboxkit.model import SCHEMA_VERSION
+from sandboxkit.model import SCHEMA_VERSION, open_flags
 from sandboxkit.secrets import SecretRegistry
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["JsonlAudit"]
 
-_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+_FLAGS = open_flags("RDWR", "APPEND", "CREAT", "CLOEXEC", "NOFOLLOW", "NONBLOCK", "NOCTTY")
 _BEGINNING = encoded({"schema": SCHEMA_VERSION})[:-1] + b","
 """How every record begins; in a file without a whole one, every line has to, as far as it goes."""
 _MOST_BAD_LINES = 1000

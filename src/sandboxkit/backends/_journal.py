@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import secrets
+import sys
 import time
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,11 @@ from typing import TYPE_CHECKING, Any
 from sandboxkit.backends._protection import Watched, violations
 from sandboxkit.backends._quarantine import WATCHED, state_places
 from sandboxkit.errors import LeftBehindWarning
+from sandboxkit.model import open_flags
 from sandboxkit.process import ensure_broker
+
+if sys.platform != "win32":
+    import fcntl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,7 +40,7 @@ _VERSION = 1
 _MAX_BYTES = 16 << 20
 _BROKER_SECONDS = 3.0
 """How long a broker may take to end the boxes of an application that is gone."""
-_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+_FLAGS = open_flags("RDWR", "NOFOLLOW", "CLOEXEC")
 
 
 _open: set[int] = set()
@@ -48,7 +52,8 @@ def _drop_after_fork() -> None:
         os.close(_open.pop())
 
 
-os.register_at_fork(after_in_child=_drop_after_fork)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_drop_after_fork)
 
 
 class Journal:
@@ -88,7 +93,7 @@ class Journal:
         content = json.dumps(
             {
                 "version": _VERSION,
-                "broker": _identity(ensure_broker()),
+                "broker": _own_broker(),
                 "watched": [[entry.path, entry.root, entry.link, entry.state] for entry in watched],
             }
         ).encode()
@@ -185,6 +190,18 @@ def _check(place: str) -> None:
     found = os.lstat(place)
     if found.st_uid != os.geteuid() or found.st_mode & 0o170077 != 0o040000:
         raise PermissionError(errno.EPERM, "it is no directory of this user's alone", place)
+
+
+def _own_broker() -> tuple[int, str, int]:
+    """
+    The process whose end is the end of this application's boxes.
+
+    Raises:
+        OSError: This system has no such process, and no /proc to tell it by.
+    """
+    if sys.platform != "linux":
+        raise OSError(errno.ENOTSUP, f"processes cannot be told apart for good on {sys.platform}")
+    return _identity(ensure_broker())
 
 
 def _identity(pid: int) -> tuple[int, str, int]:

@@ -17,6 +17,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from sandboxkit.backends._quarantine import opened
+from sandboxkit.model import open_flags
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,8 +34,8 @@ _INFO = frozenset({"exclude", "refs", "sparse-checkout"})
 _NOT_IN_OBJECTS = ("info/alternates", "info/http-alternates")
 """They name object stores elsewhere."""
 _MAX_BYTES = 1 << 14
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_FOLDER = _READ | os.O_DIRECTORY
+_READ = open_flags("RDONLY", "NOFOLLOW", "NONBLOCK", "CLOEXEC")
+_FOLDER = _READ | open_flags("DIRECTORY")
 
 _SECTION = re.compile(r"""\[(?:([a-z]+)|(remote|branch) "[^"\\\x00-\x1f\x7f]+")\]""")
 _ENTRY = re.compile(r"([a-z]+)[ \t]*=[ \t]*([^\x00-\x1f\x7f\\\";#]*)", re.IGNORECASE)

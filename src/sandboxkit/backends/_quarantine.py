@@ -14,22 +14,25 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import pwd
 import secrets
 import shutil
 import stat
+import sys
 import time
 from typing import TYPE_CHECKING
 
-from sandboxkit.model import is_inside
+from sandboxkit.model import is_inside, open_flags
+
+if sys.platform != "win32":
+    import pwd
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 __all__ = ["WATCHED", "Quarantine", "opened", "quarantine_place", "readmit", "state_places"]
 
-_FOLLOW_NOT = os.O_NOFOLLOW | os.O_CLOEXEC
-_DIRECTORY = os.O_PATH | os.O_DIRECTORY | _FOLLOW_NOT
+_FOLLOW_NOT = open_flags("NOFOLLOW", "CLOEXEC")
+_DIRECTORY = open_flags("PATH", "DIRECTORY") | _FOLLOW_NOT
 _FALLBACK = "/var/tmp"  # the host's own; the directory made there is checked to be this user's
 _OWN = 0o700
 _MAX_ENTRIES = 10_000
@@ -172,8 +175,15 @@ def _add_mode(fd: int, mode: int) -> int:
     Adds *mode* to what *fd* is opened on, and gives the mode before.
     """
     before = stat.S_IMODE(os.fstat(fd).st_mode)
-    os.chmod(f"/proc/self/fd/{fd}", before | mode)  # fchmod refuses a descriptor opened with O_PATH
+    _set_mode(fd, before | mode)
     return before
+
+
+def _set_mode(fd: int, mode: int) -> None:
+    if sys.platform == "linux":
+        os.chmod(f"/proc/self/fd/{fd}", mode)  # fchmod refuses a descriptor opened with O_PATH
+    else:
+        os.fchmod(fd, mode)
 
 
 @contextlib.contextmanager
@@ -194,7 +204,7 @@ def _permitted(folder: int, name: str) -> Iterator[None]:
         yield
     finally:
         if before is not None:
-            os.chmod(f"/proc/self/fd/{folder}", before)
+            _set_mode(folder, before)
 
 
 def _lacks_owner(found: os.stat_result) -> bool:

@@ -35,12 +35,18 @@ PLUGIN_PRIORITY = 9
 """The most a plug-in gets by itself; every built-in backend has more."""
 _BUBBLEWRAP_PRIORITY = 100
 _LANDLOCK_PRIORITY = 50
+_SEATBELT_PRIORITY = 100
 _NAME = re.compile(r"[a-z][a-z0-9._-]{0,63}")
 _RESERVED = frozenset({"direct"})
 _DETECT_SECONDS = 10.0
 _PATIENCE = 60.0
 _RETRY_SECONDS = 30.0
 """How long it is believed that a backend is unavailable: memory may have been short."""
+_NO_MECHANISM = (
+    "no backend uses a mechanism of this operating system, and nothing ever runs unconfined instead; "
+    "use Docker (pip install 'sandboxkit[docker]' and start Docker Desktop or another engine), or run in WSL 2, "
+    "whose Linux has backends of its own"
+)
 _REPORT = "report it to whoever makes this backend"
 
 
@@ -335,7 +341,7 @@ class SandboxRegistry:
                 reasons[entry.name] = _missing(found.missing)
             else:
                 return Selection(entry.backend, found.detection, found.enforcement, found.verification)
-        raise (EnforcementError if is_any_available else NoBackendError)(reasons)
+        raise EnforcementError(reasons) if is_any_available else NoBackendError({**reasons, **_without_mechanism()})
 
     @contextlib.asynccontextmanager
     async def open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
@@ -474,6 +480,13 @@ class _Entry:
         )
 
 
+def _without_mechanism() -> Mapping[str, str]:
+    """
+    Why this platform has no backend of its own, where it has none, and the remedy.
+    """
+    return {} if sys.platform in ("linux", "darwin") else {sys.platform: _NO_MECHANISM}
+
+
 def _unverified(found: Detection, failure: str) -> Detection:
     reason = f"the attack that verifies it could not be carried out: {failure}"
     known = obstacle(failure)
@@ -511,6 +524,10 @@ def _builtin() -> tuple[_Entry, ...]:
     """
     One entry for the process, so that every registry shares what was found out.
     """
+    if sys.platform == "darwin":
+        from sandboxkit.backends.seatbelt import SeatbeltBackend
+
+        return (_Entry(SeatbeltBackend(), "seatbelt", _SEATBELT_PRIORITY),)
     if sys.platform != "linux":
         return ()
     return (

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import stat
 import sys
 import sysconfig
@@ -25,6 +24,9 @@ from sandboxkit.backends._remembered import places
 from sandboxkit.errors import SpecError
 from sandboxkit.model import Access, Control, access_of, is_inside
 from sandboxkit.process import interpreter
+
+if sys.platform != "win32":
+    import pwd
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

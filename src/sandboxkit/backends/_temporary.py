@@ -9,11 +9,16 @@ removed between its making and its lock is made anew.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
+import sys
 import tempfile
 from typing import TYPE_CHECKING
+
+from sandboxkit.errors import BackendError
+
+if sys.platform != "win32":
+    import fcntl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +31,12 @@ def temporary_directory(prefix: str) -> Iterator[str]:
     """
     A new directory below the host's temporary one, its name beginning with *prefix*; a
     real path that only its owner may enter, removed afterwards.
+
+    Raises:
+        BackendError: This is Windows.
     """
+    if sys.platform == "win32":
+        raise BackendError("a box's own directory needs a lock that Windows does not have; run in WSL 2")
     base = os.path.realpath(tempfile.gettempdir())
     _sweep(base, prefix)
     root, lock = _made(base, prefix)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import shutil
+import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -25,6 +25,9 @@ from sandboxkit.backends._verification import VERIFIED, Finding, Verification
 from sandboxkit.errors import BrokerError, ProgramNotExecutableError, ProgramNotFoundError, SandboxError
 from sandboxkit.model import Control, FilesystemPolicy, Grade, Limits, SandboxSpec, is_inside
 from sandboxkit.process import interpreter
+
+if sys.platform != "win32":
+    import pwd
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -43,6 +46,9 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/etc", "/opt", "/lib", "/lib64")
 _LOOPBACK = "127.0.0.1"
 _OWN = frozenset({"HOSTNAME", "LOGNAME", "OLDPWD", "PWD", "SHELL", "SHLVL", "USER", "_"})
 """Variables that shells and containers set themselves, perhaps to what the host has."""
+
+_HAS_NAMESPACES = sys.platform == "linux"
+"""Where there are none, a process id in a box is the host's."""
 
 
 async def attack(backend: SandboxBackend) -> Verification:
@@ -159,6 +165,8 @@ def _home() -> str:
 
 
 def _account_home() -> str:
+    if sys.platform == "win32":
+        return "/"
     try:
         return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:
@@ -330,7 +338,7 @@ def _isolation(seen: _Seen) -> Finding:
     control = Control.PROCESS_ISOLATION
     is_visible = any(_start_time(row) == _own_start_time() for row in seen.values.get("process", ()))
     shared = seen.shares("/proc/self/ns/pid")
-    if seen.has("signal", "sent") and (is_visible or shared):
+    if seen.has("signal", "sent") and (is_visible or shared or not _HAS_NAMESPACES):
         return _broken(control, "could signal a process of the host")
     if is_visible:
         return Finding(control, Grade.PARTIAL, "the attack saw a process of the host")

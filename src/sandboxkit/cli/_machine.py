@@ -21,6 +21,9 @@ _OLDEST = (5, 12)
 """The first kernel with id-mapped mounts, by which a root caller lends an unprivileged uid."""
 
 
+_ELSEWHERE = {"win32": "no backend uses a mechanism of Windows: use Docker, or run in WSL 2"}
+
+
 @dataclass(frozen=True, slots=True)
 class Feature:
     """
@@ -41,7 +44,8 @@ def machine() -> tuple[Feature, ...]:
     """
     The features of this machine, read from the kernel's own files.
     """
-    return (_kernel(), _user(), _user_namespaces(), _seccomp(), _landlock(), _cgroup(), _python())
+    linux = (_user_namespaces(), _seccomp(), _landlock(), _cgroup()) if sys.platform == "linux" else ()
+    return (_kernel(), _user(), *linux, _python())
 
 
 def own_code_inside(directory: str) -> tuple[str, ...]:
@@ -63,16 +67,19 @@ def _read(path: str) -> str | None:
 def _kernel() -> Feature:
     release = platform.release()
     numbers = tuple(map(int, re.findall(r"\d+", release)[:2]))
-    is_old = platform.system() == "Linux" and numbers < _OLDEST
-    return Feature(
-        "kernel", f"{platform.system()} {release} {platform.machine()}", "use Linux 5.12 or newer" if is_old else ""
-    )
+    is_old = sys.platform == "linux" and numbers < _OLDEST
+    remedy = "use Linux 5.12 or newer" if is_old else _ELSEWHERE.get(sys.platform, "")
+    return Feature("kernel", f"{platform.system()} {release} {platform.machine()}", remedy)
 
 
 def _user() -> Feature:
+    if sys.platform == "win32":
+        return Feature("user", "an account of Windows")
     uid = os.geteuid()
     if uid != 0:
         return Feature("user", f"uid {uid}")
+    if sys.platform != "linux":
+        return Feature("user", "root, which no backend here lends to a command", "run as an ordinary user")
     if (_read("/proc/self/uid_map") or "").split() != _ALL_IDS:
         return Feature("user", "uid 0 of a user namespace: an ordinary user of the host")
     return Feature("user", "root; commands get an unprivileged uid of their own")

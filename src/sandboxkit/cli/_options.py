@@ -5,8 +5,8 @@ The arguments of `sandboxkit`: every verb with its options and its help.
 from __future__ import annotations
 
 import argparse
-import fcntl
 import os
+import sys
 
 from sandboxkit.cli._audit_arguments import add_audit_arguments
 from sandboxkit.cli._exit import EPILOG
@@ -194,6 +194,10 @@ def _count(text: str) -> int:
 
 
 def _descriptor(text: str) -> int:
+    if sys.platform == "win32":
+        raise argparse.ArgumentTypeError(f"descriptor {text}: Windows hands none to a program; use a pipe to stdout")
+    import fcntl  # not at the top: Windows has none, and --help works there
+
     try:
         mode = fcntl.fcntl(int(text), fcntl.F_GETFL) & os.O_ACCMODE
     except (ValueError, OverflowError, OSError):

@@ -17,19 +17,22 @@ from sandboxkit.errors import SpecError
 __all__ = ["child_code"]
 
 
+_FILES = {"boxed": ("_child.py",), "alone": ("_child.py", "_alone.py"), "seated": ("_seated.py",)}
+
+
 @cache
-def child_code(kind: Literal["boxed", "alone"] = "boxed") -> bytes:
+def child_code(kind: Literal["boxed", "alone", "seated"] = "boxed") -> bytes:
     """
     What a child executes, marshalled by this interpreter.
 
     Args:
         kind: `boxed` for the first process of a box of namespaces, `alone` for a box
-            without any.
+            without any, `seated` for one inside a sandbox that a program put on before.
 
     Raises:
         SpecError: The package is incomplete.
     """
-    names = ("_child.py", "_alone.py") if kind == "alone" else ("_child.py",)
+    names = _FILES[kind]
     modules = [_parsed(name) for name in names]
     for module in modules[:-1]:
         module.body = [node for node in module.body if not isinstance(node, ast.If) or not _is_start(node)]

@@ -32,6 +32,7 @@ from sandboxkit.model._decision import Advice, Level, PartDecision, PolicyAction
 from sandboxkit.model._described import Described
 from sandboxkit.model._event import SCHEMA_VERSION, AuditEvent, AuditSink
 from sandboxkit.model._key_lines import KeyLines
+from sandboxkit.model._open_flags import open_flags
 from sandboxkit.model._paths import Access, access_of, is_inside, strictest
 from sandboxkit.model._plan import (
     FIRST_FREE_FD,
@@ -140,6 +141,7 @@ __all__ = [
     "fixed_part",
     "has_wildcard",
     "is_inside",
+    "open_flags",
     "real_now",
     "real_path",
     "strictest",

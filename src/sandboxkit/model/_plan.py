@@ -261,6 +261,8 @@ class LaunchPlan:
         groups: The control groups that bound the whole tree, or None.
         trace: How to follow the command where that is asked for; None where its backend
             does not say.
+        mark: A name that tells its processes from others where no namespace does; such a
+            plan has a keeper of its own instead of the broker. Empty for none.
         notes: What a reader should know.
     """
 
@@ -279,6 +281,7 @@ class LaunchPlan:
     end_signal: int | None = None
     groups: ControlGroups | None = None
     trace: Trace | None = None
+    mark: str = ""
     notes: tuple[str, ...] = field(default=())
 
     def describe(self) -> str:

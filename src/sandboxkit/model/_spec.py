@@ -86,12 +86,20 @@ def _merged(one: _M, other: _M, **fields: object) -> _M:
     return type(one)(**{name: value for name, value in fields.items() if name in named})
 
 
+_DRIVE = re.compile(r"[A-Za-z]:[\\/]|\\\\")
+
+
 def _absolute(path: str) -> str:
     if "\0" in path:
         raise ValueError("a path cannot hold a NUL byte")
     if path.startswith(GLOB):
         raise ValueError(
             f"{path!r} is a pattern, which only deny takes here; a spec file may have it, or name the paths"
+        )
+    if _DRIVE.match(path):
+        raise ValueError(
+            f"{path!r} is a path of Windows, and no backend shows one in a box; "
+            "use SandboxSpec.isolated() and hand files over by box.files, or run in WSL 2"
         )
     if not path.startswith("/"):
         raise ValueError(

@@ -7,9 +7,11 @@ from __future__ import annotations
 import contextlib
 import os
 
+from sandboxkit.model import open_flags
+
 __all__ = ["replace_file"]
 
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FLAGS = open_flags("WRONLY", "CREAT", "EXCL", "NOFOLLOW", "CLOEXEC")
 
 
 def replace_file(folder: int, name: str, content: bytes, *, temporary: str) -> None:

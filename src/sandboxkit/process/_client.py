@@ -14,7 +14,6 @@ import array
 import atexit
 import contextlib
 import ctypes
-import fcntl
 import json
 import os
 import select
@@ -33,6 +32,10 @@ import anyio
 
 from sandboxkit.errors import BrokerError, SetupError
 from sandboxkit.process._explain import trace_order
+from sandboxkit.process._kept import LineControl, keep
+
+if sys.platform != "win32":
+    import fcntl
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,7 +128,7 @@ class _Broker:
 class _State:
     lock: threading.Lock = field(default_factory=threading.Lock)
     broker: _Broker | None = None
-    controls: weakref.WeakSet[Control] = field(default_factory=weakref.WeakSet)
+    controls: weakref.WeakSet[Control | LineControl] = field(default_factory=weakref.WeakSet)
 
 
 _state = _State()
@@ -193,10 +196,14 @@ def ensure_broker() -> int:
 
 def shutdown() -> None:
     """
-    Ends the broker and with it every box of this process, and waits for that.
+    Ends the broker and with it every box of this process, and waits for that. Commands that
+    have a keeper of their own are ended by it; whoever runs them sees their end.
 
     The next run starts a new broker. Called by itself when the interpreter ends.
     """
+    for control in list(_state.controls):
+        if isinstance(control, LineControl):
+            control.order("kill")
     with _state.lock:
         broker, _state.broker = _state.broker, None
     if broker:
@@ -211,7 +218,7 @@ def _drop_after_fork() -> None:
     if inherited.broker:
         inherited.broker.channel.close()
     for control in list(inherited.controls):
-        control.close()
+        control.drop()
 
 
 atexit.register(shutdown)
@@ -222,7 +229,12 @@ if hasattr(os, "register_at_fork"):
 class Control:
     """
     The application's end of one launch: messages come in, orders go out.
+
+    Attributes:
+        lost: What it means when no more messages come.
     """
+
+    lost = "the process that starts commands was ended during the run, and the box with it"
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
@@ -253,6 +265,12 @@ class Control:
     def close(self) -> None:
         """
         Lets go; what still runs is killed.
+        """
+        self._sock.close()
+
+    def drop(self) -> None:
+        """
+        Lets go in a forked process.
         """
         self._sock.close()
 
@@ -294,9 +312,10 @@ async def submit(
     fds: Sequence[tuple[int, int]],
     timeout: float | None,  # noqa: ASYNC109 - the broker's to keep
     found: int | None = None,
-) -> Control:
+) -> Control | LineControl:
     """
-    Has the broker start *plan*.
+    Has the broker start *plan*, or a keeper of its own: where the plan has a mark, and on
+    systems the broker is not made for.
 
     Args:
         plan: What to start.
@@ -310,6 +329,10 @@ async def submit(
     Raises:
         BrokerError: The broker could not be started or keeps going away.
     """
+    if plan.mark or sys.platform not in ("linux", "win32"):
+        kept = keep(plan, fds, timeout, interpreter())
+        _state.controls.add(kept)
+        return kept
     with contextlib.ExitStack() as stack:
         files = []
         for file in plan.files:
@@ -370,6 +393,8 @@ _ETOOMANYREFS = 109
 
 
 def _broker() -> _Broker:
+    if sys.platform != "linux":
+        raise BrokerError(f"the process that starts commands needs Linux, this is {sys.platform}; use Docker")
     with _state.lock:
         if _state.broker is None:
             _state.broker = _start()

@@ -16,7 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sandboxkit.confine import calls
-from sandboxkit.model import Refusal
+from sandboxkit.model import Refusal, open_flags
 
 if TYPE_CHECKING:
     from sandboxkit.model import Trace
@@ -49,7 +49,7 @@ def _open(directory: int | None, path: int, flags: int) -> dict[str, Any]:
         "flags": flags,
         "is_followed": True,
         "nofollow": flags,
-        "nofollow_bit": os.O_NOFOLLOW,
+        "nofollow_bit": open_flags("NOFOLLOW"),
     }
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from sandboxkit.model import LaunchPlan, Refusal
+    from sandboxkit.process._kept import LineControl
 
 __all__ = ["Outcome", "Running", "launch", "run"]
 
@@ -90,7 +91,7 @@ class Running:
     A launched command.
     """
 
-    def __init__(self, plan: LaunchPlan, control: Control, started: float, found: _Found) -> None:
+    def __init__(self, plan: LaunchPlan, control: Control | LineControl, started: float, found: _Found) -> None:
         self._plan = plan
         self._found = found
         self._refused: tuple[tuple[Refusal, ...], str] = ((), "")
@@ -139,7 +140,7 @@ class Running:
             BrokerError: The broker was ended meanwhile; the box went with it.
         """
         if self._is_lost and self.ended_for is None:
-            raise BrokerError("the process that starts commands was ended during the run, and the box with it")
+            raise BrokerError(self._control.lost)
         if "error" in self._records:
             raise _launch_error(self._plan, self._records, stderr)
         supervised = self._plan.confinement is not None

@@ -42,7 +42,7 @@ class Record:
         self._sink = sink
         self._is_required = is_required
         self._id = uuid.uuid4().hex
-        self._fields: dict[str, Any] = {"pid": os.getpid(), "uid": os.getuid()}
+        self._fields: dict[str, Any] = {"pid": os.getpid(), "uid": os.getuid() if hasattr(os, "getuid") else None}
 
     def read(
         self,

@@ -422,7 +422,7 @@ class AutoSandboxRouter:
             cwd=request.cwd,
             home=_home(request.environ),
             workspace_roots=_workspace_roots(request),
-            user=_account(os.getuid())[0],
+            user=_own_account()[0],
             platform=sys.platform,
         )
         evaluation = self._evaluation(request.command, context)
@@ -531,8 +531,15 @@ def _undecided(command: str | tuple[str, ...], why: str) -> PolicyEvaluation:
 
 
 def _home(environ: Mapping[str, str]) -> str | None:
-    home = environ.get("HOME") or _account(os.getuid())[1]
+    home = environ.get("HOME") or _own_account()[1]
     return home if home and home.startswith("/") else None
+
+
+def _own_account() -> tuple[str | None, str | None]:
+    """
+    The name and the home of this user; nothing on Windows, which has no such database.
+    """
+    return (None, None) if sys.platform == "win32" else _account(os.getuid())
 
 
 @functools.lru_cache(maxsize=16)

@@ -22,8 +22,11 @@ M = TypeVar("M", bound=BaseModel)
 
 def preset(action: PolicyAction, cwd: str) -> SandboxSpec:
     """
-    The box where the caller gives none: what is allowed only reads its directory.
+    The box where the caller gives none: what is allowed only reads its directory. A
+    directory of Windows cannot be shown in a box; there it holds nothing of the host.
     """
+    if not cwd.startswith("/"):
+        return SandboxSpec.isolated()
     make = SandboxSpec.read_only if action is PolicyAction.ALLOW else SandboxSpec.workspace_write
     return make(cwd)
 
