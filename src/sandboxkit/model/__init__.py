@@ -31,6 +31,7 @@ from sandboxkit.model._control import BASELINE, Control, ControlState, Enforceme
 from sandboxkit.model._decision import Advice, Level, PartDecision, PolicyAction, PolicyEvaluation, RuleMatch
 from sandboxkit.model._described import Described
 from sandboxkit.model._event import SCHEMA_VERSION, AuditEvent, AuditSink
+from sandboxkit.model._host import HostPattern, canonical_host, is_literal
 from sandboxkit.model._key_lines import KeyLines
 from sandboxkit.model._paths import Access, access_of, is_inside, strictest
 from sandboxkit.model._plan import (
@@ -58,6 +59,7 @@ from sandboxkit.model._spec import (
     ProtectionSet,
     SandboxSpec,
 )
+from sandboxkit.model._spec_problems import problems
 from sandboxkit.model._toml import toml_key, toml_value
 from sandboxkit.model._walk import (
     MAX_DEPTH,
@@ -105,6 +107,7 @@ __all__ = [
     "FilesystemPolicy",
     "Grade",
     "Grant",
+    "HostPattern",
     "Invocation",
     "KeyLines",
     "LandlockRules",
@@ -137,9 +140,12 @@ __all__ = [
     "Violation",
     "Walk",
     "access_of",
+    "canonical_host",
     "fixed_part",
     "has_wildcard",
     "is_inside",
+    "is_literal",
+    "problems",
     "real_now",
     "real_path",
     "strictest",
