@@ -202,11 +202,13 @@ def test_one_bad_address_refuses_the_name() -> None:
     assert EgressPolicy().judge([]).code == "dns"
 
 
-def test_own_addresses_can_be_added_later() -> None:
-    policy = EgressPolicy(allow_hosts=["a.example"]).with_own_addresses([ipaddress.ip_address("93.184.216.34")])
-    assert not policy.judge(["93.184.216.34"]).allowed
-    assert decide(policy, "https://a.example/").allowed
-    assert EgressPolicy().judge(["93.184.216.34"]).allowed
+def test_own_addresses_may_be_known_only_later() -> None:
+    own = [ipaddress.ip_address("93.184.216.34")]
+    policy = EgressPolicy(nat64=True)
+    for text in ("93.184.216.34", "::ffff:93.184.216.34", "64:ff9b::5db8:d822"):
+        assert policy.judge([text], own=own).reason == "it is an address of this machine"
+        assert policy.judge([text]).allowed
+    assert policy.judge(["93.184.216.35"], own=own).allowed
 
 
 def test_every_problem_is_listed_with_its_place() -> None:

@@ -2,6 +2,27 @@
 Connections to the network, each of them checked where it is made.
 """
 
+from sandboxkit.egress._ask import Ask, EgressQuestion
 from sandboxkit.egress._check import check
+from sandboxkit.egress._dial import Connection, Connector, Dialer
+from sandboxkit.egress._event import EgressEvent
+from sandboxkit.egress._interfaces import own_addresses
+from sandboxkit.egress._proxy import EgressProxy, ProxyAddress
+from sandboxkit.egress._record import ProxyLimits
+from sandboxkit.egress._resolve import Resolver, system_resolver
 
-__all__ = ["check"]
+__all__ = [
+    "Ask",
+    "Connection",
+    "Connector",
+    "Dialer",
+    "EgressEvent",
+    "EgressProxy",
+    "EgressQuestion",
+    "ProxyAddress",
+    "ProxyLimits",
+    "Resolver",
+    "check",
+    "own_addresses",
+    "system_resolver",
+]

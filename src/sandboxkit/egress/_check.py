@@ -9,14 +9,10 @@ from typing import TYPE_CHECKING
 from sandboxkit.guard import Verdict, canonical_url
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-    from typing import TypeAlias
-
+    from sandboxkit.egress._resolve import Resolver
     from sandboxkit.guard import EgressPolicy, Url
 
-    Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
-
-__all__ = ["Resolver", "check", "check_hop"]
+__all__ = ["check", "check_hop"]
 
 
 async def check(url: str, *, policy: EgressPolicy, resolver: Resolver, method: str = "GET") -> Verdict:

@@ -15,7 +15,7 @@ from sandboxkit.guard._verdict import Verdict
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-__all__ = ["Address", "AddressRules", "Network", "classify", "embedded", "unmapped"]
+__all__ = ["OWN", "Address", "AddressRules", "Network", "classify", "embedded", "leads_to", "unmapped"]
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -110,7 +110,7 @@ class AddressRules:
         if metadata := _METADATA[4].get(value):
             return _refused(metadata, "no setting lifts this")
         if (4, value) in self._own:
-            return _OWN
+            return OWN
         if row is None or (permitted := self._permitted(4, value)) is None:
             return _ALLOWED if row is None else _refused(row)
         return permitted
@@ -119,7 +119,7 @@ class AddressRules:
         if metadata := _METADATA[6].get(value) or (inner and next(filter(None, map(_METADATA[4].get, inner)), None)):
             return _refused(metadata, "no setting lifts this")
         if self._own and (6, value) in self._own:
-            return _OWN
+            return OWN
         if self._permit and (permitted := self._permitted(6, value)):
             return permitted
         for low in inner:
@@ -139,7 +139,7 @@ class AddressRules:
         return None
 
 
-_OWN = Verdict.deny("it is an address of this machine", code="address")
+OWN = Verdict.deny("it is an address of this machine", code="address")
 _OUTSIDE = Verdict.deny(
     "it is outside 2000::/3, the only IPv6 space of the public internet", code="address", setting="permit_networks"
 )
@@ -174,6 +174,15 @@ def classify(
     if not permit_networks and not own_addresses and not nat64:
         return _PLAIN.classify(address)
     return AddressRules(permit_networks=permit_networks, own_addresses=own_addresses, nat64=nat64).classify(address)
+
+
+def leads_to(address: Address, own: Collection[Address]) -> bool:
+    """
+    Whether *address* is in *own*, or embeds an IPv4 address that is.
+    """
+    if unmapped(address) in own:
+        return True
+    return address.version == 6 and any(ipaddress.IPv4Address(low) in own for low in embedded(int(address)))
 
 
 @lru_cache(maxsize=1024)

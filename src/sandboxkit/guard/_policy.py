@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from sandboxkit.errors import PolicyError
-from sandboxkit.guard._address import Address, AddressRules, Network, unmapped
+from sandboxkit.guard._address import OWN, Address, AddressRules, Network, leads_to, unmapped
 from sandboxkit.guard._breadth import too_broad
 from sandboxkit.guard._index import RuleIndex
 from sandboxkit.guard._reserved import BLOCKED_PORTS, RESERVED_SUFFIXES
@@ -105,8 +105,8 @@ class EgressPolicy(Described):
     own_addresses: tuple[_Address, ...] = ()
     """
     Addresses of this machine. They are refused although they may be public: what listens
-    there trusts who comes from the machine itself. `sandboxkit.egress` adds those of the
-    interfaces.
+    there trusts who comes from the machine itself. `sandboxkit.egress` refuses those of
+    the interfaces as well.
     """
     nat64: bool = False
     """Whether this network reaches IPv4 through `64:ff9b::/96` (RFC 6052); otherwise that is refused."""
@@ -220,25 +220,24 @@ class EgressPolicy(Described):
             verdict.action, f"{verdict.reason}; it looks at requests, which a tunnel hides", verdict.code, verdict.rule
         )
 
-    def judge(self, addresses: Sequence[str]) -> Verdict:
+    def judge(self, addresses: Sequence[str], *, own: Collection[Address] = ()) -> Verdict:
         """
         The verdict on all the addresses a name has: one that is refused refuses them all,
         because whoever answers for the name would choose which is dialed.
+
+        Args:
+            addresses: As text, without brackets.
+            own: More addresses of this machine than `own_addresses` has.
         """
         for text in addresses:
             verdict = self._addresses.classify(text)
             if not verdict.allowed:
                 return verdict
+            if own and leads_to(ipaddress.ip_address(text), own):
+                return OWN
         if not addresses:
             return Verdict.deny("the name has no address", code="dns")
         return Verdict.allow("every address is public or permitted")
-
-    def with_own_addresses(self, addresses: Iterable[Address]) -> EgressPolicy:
-        """
-        This policy with more *addresses* of this machine.
-        """
-        own = tuple(dict.fromkeys([*self.own_addresses, *addresses]))
-        return EgressPolicy(**{name: getattr(self, name) for name in type(self).model_fields} | {"own_addresses": own})
 
     def warnings(self) -> tuple[str, ...]:
         """

@@ -31,7 +31,7 @@ from sandboxkit.model._control import BASELINE, Control, ControlState, Enforceme
 from sandboxkit.model._decision import Advice, Level, PartDecision, PolicyAction, PolicyEvaluation, RuleMatch
 from sandboxkit.model._described import Described
 from sandboxkit.model._event import SCHEMA_VERSION, AuditEvent, AuditSink
-from sandboxkit.model._host import HostPattern, canonical_host, is_literal
+from sandboxkit.model._host import HostPattern, canonical_host, ipv6_text, is_literal
 from sandboxkit.model._key_lines import KeyLines
 from sandboxkit.model._paths import Access, access_of, is_inside, strictest
 from sandboxkit.model._plan import (
@@ -143,6 +143,7 @@ __all__ = [
     "canonical_host",
     "fixed_part",
     "has_wildcard",
+    "ipv6_text",
     "is_inside",
     "is_literal",
     "problems",

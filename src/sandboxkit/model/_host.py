@@ -12,7 +12,7 @@ import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["HostPattern", "canonical_host", "is_literal"]
+__all__ = ["HostPattern", "canonical_host", "ipv6_text", "is_literal"]
 
 MAX_NAME = 253
 """Characters of a name without its root label. Source: RFC 1035 section 2.3.4."""
