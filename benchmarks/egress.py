@@ -168,9 +168,7 @@ def main() -> int:
             "added latency p50 ms": far - near,
             f"{count} tunnels s": tunnels(port, proxy, count),
         }
-    over = [
-        name for name, limit in LIMITS.items() if (found[name] < limit if "ratio" in name else found[name] > limit)
-    ]
+    over = [name for name, limit in LIMITS.items() if (found[name] < limit if "ratio" in name else found[name] > limit)]
     if given.json:
         print(json.dumps({"figures": {name: round(value, 3) for name, value in found.items()}, "over": over}))
     else:

@@ -56,9 +56,12 @@ async def serving(
     """
 
     async def careful(stream: SocketStream) -> None:
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError):
-            await handler(stream)
-        await anyio.aclose_forcefully(stream)
+        try:
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError):
+                await handler(stream)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.aclose_forcefully(stream)
 
     listener = await anyio.create_tcp_listener(local_host=host)
     async with listener, anyio.create_task_group() as tasks:

@@ -69,9 +69,18 @@ class Gate:
         Raises:
             EgressError: It is refused, or fails.
         """
+        await self.approve_request(url, method, record)
+        return await self._dial(record, url.host, url.port)
+
+    async def approve_request(self, url: Url, method: str, record: Record) -> None:
+        """
+        Decides about one request, and asks where a rule does.
+
+        Raises:
+            EgressDeniedError: It is refused.
+        """
         record.verdict = self.policy.decide(url, method=method)
         await self._approve(record, url.host, url.port, f"{method} {url.origin}{url.path}")
-        return await self._dial(record, url.host, url.port)
 
     async def open_tunnel(self, host: str, port: int, record: Record) -> tuple[Connection, bool]:
         """
