@@ -29,6 +29,7 @@ builtin, so callers may catch either.
     ├── AuditError(OSError)                   the audit record could not be written
     ├── GrantStoreError(OSError)              the file of remembered approvals is not to be trusted
     │   └── GrantNotFoundError(LookupError)   no approval of this id is remembered
+    ├── SecretScopeError(PermissionError)     a secret is not for this host
     ├── UrlError(ValueError)                  a URL cannot be read in one way only
     ├── EgressError(OSError)                  a connection through the egress guard failed
     │   ├── EgressDeniedError(PermissionError)    the policy refuses the destination
@@ -85,6 +86,7 @@ __all__ = [
     "ResultError",
     "RuleNotFoundError",
     "SandboxError",
+    "SecretScopeError",
     "SetupError",
     "ShutDownError",
     "SpecError",
@@ -405,6 +407,21 @@ class GrantNotFoundError(GrantStoreError, LookupError):
     def __init__(self, path: str, grant_id: str) -> None:
         self.grant_id = grant_id
         super().__init__(path, f"there is none with the id {grant_id!r}; list them first")
+
+
+class SecretScopeError(SandboxError, PermissionError):
+    """
+    A secret was to go to a host it was not registered for. It was not put in.
+
+    Attributes:
+        secret: The secret's name.
+        host: Where it was to go.
+    """
+
+    def __init__(self, secret: str, host: str) -> None:
+        self.secret = secret
+        self.host = host
+        super().__init__(f"the secret {secret} is not for {host}; name the host in SecretRegistry.add(…, hosts=…)")
 
 
 class UrlError(SandboxError, ValueError):
