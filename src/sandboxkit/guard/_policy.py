@@ -5,6 +5,9 @@
 from __future__ import annotations
 
 import ipaddress
+import json
+import os
+import tomllib
 from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EgressPolicy", "checked_addresses"]
 
+MAX_FILE = 1 << 20
+"""Characters of the largest policy file that is read."""
 _STRICTEST = ("deny", "ask", "allow")
 _SHORTHAND = {"allow_hosts": "allow", "ask_hosts": "ask", "deny_hosts": "deny"}
 
@@ -187,6 +192,34 @@ class EgressPolicy(Described):
     @cached_property
     def _ports(self) -> frozenset[int]:
         return frozenset(self.blocked_ports)
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> EgressPolicy:
+        """
+        The policy in the file at *path*: JSON where its name ends in `.json`, otherwise
+        TOML, with the fields of this class and the short keys.
+
+        Raises:
+            PolicyError: The file cannot be read, or anything in it is wrong.
+        """
+        source = os.fspath(path)
+        try:
+            with open(source, encoding="utf-8") as file:
+                text = file.read(MAX_FILE + 1)
+        except (OSError, UnicodeError) as exc:
+            raise PolicyError(f"it cannot be read: {exc}", source=source) from None
+        if len(text) > MAX_FILE:
+            raise PolicyError(f"it has more than {MAX_FILE} characters", source=source)
+        try:
+            data = json.loads(text) if source.endswith(".json") else tomllib.loads(text)
+        except ValueError as exc:
+            raise PolicyError(str(exc), source=source) from None
+        if not isinstance(data, dict):
+            raise PolicyError("it must be a table of keys", source=source)
+        try:
+            return cls(**data)
+        except PolicyError as exc:
+            raise PolicyError(*exc.problems, source=source) from None
 
     def decide(self, url: Url, *, method: str = "GET") -> Verdict:
         """
