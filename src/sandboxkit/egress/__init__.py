@@ -4,7 +4,7 @@ Connections to the network, each of them checked where it is made.
 
 from sandboxkit.egress._ask import Ask, EgressQuestion
 from sandboxkit.egress._check import check
-from sandboxkit.egress._client import guarded_client, guarded_transport
+from sandboxkit.egress._client import guarded_client, guarded_sync_client, guarded_transport
 from sandboxkit.egress._dial import Connection, Connector, Dialer
 from sandboxkit.egress._event import EgressEvent
 from sandboxkit.egress._interfaces import own_addresses
@@ -27,6 +27,7 @@ __all__ = [
     "Resolver",
     "check",
     "guarded_client",
+    "guarded_sync_client",
     "guarded_transport",
     "own_addresses",
     "system_resolver",

@@ -10,9 +10,10 @@ from sandboxkit.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from sandboxkit.egress._guarded import GuardedClient, GuardedTransport
+    from sandboxkit.egress._guarded_sync import GuardedSyncClient
     from sandboxkit.guard import EgressPolicy
 
-__all__ = ["guarded_client", "guarded_transport"]
+__all__ = ["guarded_client", "guarded_sync_client", "guarded_transport"]
 
 
 def guarded_client(policy: EgressPolicy, *, options: dict[str, Any] | None = None, **transport: Any) -> GuardedClient:
@@ -36,14 +37,38 @@ def guarded_client(policy: EgressPolicy, *, options: dict[str, Any] | None = Non
         MissingExtraError: The extra `egress` is not installed.
         TypeError: An option that could lead around the guard.
     """
-    options = dict(options or {})
-    unknown = options.keys() - {"headers", "cookies", "auth", "follow_redirects", "params"}
-    if unknown:
-        raise TypeError(f"a guarded client takes no option {min(unknown)!r}")
+    checked = _checked(options)
     inner = guarded_transport(policy, **transport)
     from sandboxkit.egress._guarded import GuardedClient
 
-    return GuardedClient(inner, **options)
+    return GuardedClient(inner, **checked)
+
+
+def guarded_sync_client(
+    policy: EgressPolicy, *, options: dict[str, Any] | None = None, **transport: Any
+) -> GuardedSyncClient:
+    """
+    `guarded_client` for code that blocks: an `httpx2.Client`. Its connections live in an
+    event loop of their own, in a thread that ends when the client is closed; `ask`,
+    `on_event` and `resolver` are called there.
+
+    Raises:
+        MissingExtraError: The extra `egress` is not installed.
+        TypeError: An option that could lead around the guard.
+    """
+    checked = _checked(options)
+    _require_httpx2()
+    from sandboxkit.egress._guarded_sync import GuardedSyncClient, GuardedSyncTransport
+
+    return GuardedSyncClient(GuardedSyncTransport(policy, **transport), **checked)
+
+
+def _checked(options: dict[str, Any] | None) -> dict[str, Any]:
+    given = dict(options or {})
+    unknown = given.keys() - {"headers", "cookies", "auth", "follow_redirects", "params"}
+    if unknown:
+        raise TypeError(f"a guarded client takes no option {min(unknown)!r}")
+    return given
 
 
 def guarded_transport(policy: EgressPolicy, **transport: Any) -> GuardedTransport:
@@ -58,10 +83,15 @@ def guarded_transport(policy: EgressPolicy, **transport: Any) -> GuardedTranspor
     Raises:
         MissingExtraError: The extra `egress` is not installed.
     """
-    try:
-        from sandboxkit.egress._guarded import GuardedTransport
-    except ImportError as exc:
-        if exc.name not in ("httpcore2", "httpx2"):
-            raise
-        raise MissingExtraError("egress", "sandboxkit.egress.guarded_client") from None
+    _require_httpx2()
+    from sandboxkit.egress._guarded import GuardedTransport
+
     return GuardedTransport(policy, **transport)
+
+
+def _require_httpx2() -> None:
+    try:
+        import httpcore2  # noqa: F401 - whether they are there
+        import httpx2  # noqa: F401 - likewise
+    except ImportError:
+        raise MissingExtraError("egress", "sandboxkit.egress.guarded_client") from None

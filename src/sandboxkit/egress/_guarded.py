@@ -30,7 +30,7 @@ from sandboxkit.errors import (
 from sandboxkit.guard import Verdict, canonical_url, redirect_url
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Iterator
+    from collections.abc import AsyncIterator, Collection, Generator, Iterator
 
     from sandboxkit.egress._ask import Ask
     from sandboxkit.egress._dial import Connector
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from sandboxkit.egress._resolve import Resolver
     from sandboxkit.guard import Address, EgressPolicy, Url
 
-__all__ = ["GuardedClient", "GuardedTransport"]
+__all__ = ["DEADLINE", "GuardedClient", "GuardedTransport", "redirect_flow"]
 
-_DEADLINE = "sandboxkit.deadline"
+DEADLINE = "sandboxkit.deadline"
 _FIELD_NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _FIELD_VALUE = re.compile(rb"[^\x00\r\n]*")
 _CROSSES_ORIGINS = frozenset(
@@ -113,7 +113,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             EgressUnreachableError: No connection was made, or it broke.
             EgressLimitError: The answer is too large or malformed.
         """
-        deadline = request.extensions.get(_DEADLINE) or anyio.current_time() + self.limits.total_timeout
+        deadline = request.extensions.get(DEADLINE) or anyio.current_time() + self.limits.total_timeout
         with self._gate.recording("client", "", request.method) as record:
             url = canonical_url(str(request.url))
             record.destination = url.origin + url.path
@@ -199,27 +199,49 @@ class GuardedClient(httpx2.AsyncClient):
             UrlError: A redirect cannot be followed in one way only.
         """
         follow = self.follow_redirects if follow_redirects is httpx2.USE_CLIENT_DEFAULT else follow_redirects
-        request.extensions = {**request.extensions, _DEADLINE: anyio.current_time() + self._limits.total_timeout}
-        history: list[httpx2.Response] = []
+        request.extensions = {**request.extensions, DEADLINE: anyio.current_time() + self._limits.total_timeout}
+        flow = redirect_flow(request, auth, follow=follow, limits=self._limits, cookies=self.cookies)
+        request, auth = next(flow)
         while True:
             answer = await super().send(request, stream=True, auth=auth, follow_redirects=False)
-            answer.history = list(history)
             try:
-                following = _following(request, answer) if follow else None
-                if following is None:
-                    if not stream:
-                        await answer.aread()
-                    return answer
-                await answer.aclose()
-                history.append(answer)
-                if len(history) > self._limits.redirects:
-                    raise EgressLimitError(str(request.url), f"it redirects more than {self._limits.redirects} times")
+                request, auth = flow.send(answer)
+            except StopIteration:
+                if not stream:
+                    await answer.aread()
+                return answer
             except BaseException:
                 await answer.aclose()
                 raise
-            request, crosses = following
-            auth = None if crosses else auth
-            self.cookies.set_cookie_header(request)
+            await answer.aclose()
+
+
+def redirect_flow(
+    request: httpx2.Request, auth: Any, *, follow: bool, limits: ClientLimits, cookies: httpx2.Cookies
+) -> Generator[tuple[httpx2.Request, Any], httpx2.Response, None]:
+    """
+    The requests to send, one after the other, with what they authenticate by; is sent the
+    answer to each, and ends with the last.
+
+    Raises:
+        EgressError: A redirect is not followed, or there are too many.
+        UrlError: A redirect cannot be followed in one way only.
+    """
+    history: list[httpx2.Response] = []
+    while True:
+        answer = yield request, auth
+        answer.history = list(history)
+        following = _following(request, answer) if follow else None
+        if following is None:
+            return
+        history.append(answer)
+        if len(history) > limits.redirects:
+            raise EgressLimitError(
+                canonical_url(str(request.url)).origin, f"it redirects more than {limits.redirects} times"
+            )
+        request, crosses = following
+        auth = None if crosses else auth
+        cookies.set_cookie_header(request)
 
 
 def _following(request: httpx2.Request, answer: httpx2.Response) -> tuple[httpx2.Request, bool] | None:
@@ -250,7 +272,7 @@ def _following(request: httpx2.Request, answer: httpx2.Response) -> tuple[httpx2
         and (not crosses or name in _CROSSES_ORIGINS)
         and (keeps_body or name not in _ABOUT_CONTENT)
     ]
-    extensions = {key: request.extensions[key] for key in (_DEADLINE, "timeout") if key in request.extensions}
+    extensions = {key: request.extensions[key] for key in (DEADLINE, "timeout") if key in request.extensions}
     content = request.content if keeps_body else None
     return httpx2.Request(method, str(there), headers=fields, content=content, extensions=extensions), crosses
 
@@ -259,7 +281,7 @@ def _checked_fields(request: httpx2.Request, url: Url) -> list[tuple[bytes, byte
     """
     The header of *request*, if it says nothing that the URL does not.
     """
-    unknown = request.extensions.keys() - {_DEADLINE, "timeout"}
+    unknown = request.extensions.keys() - {DEADLINE, "timeout"}
     if unknown:
         raise EgressDeniedError(
             url.origin, Verdict.deny(f"the extension {min(unknown)!r} may change where it goes", code="url")
