@@ -308,7 +308,8 @@ def lower_bounds() -> list[str]:
     """
     Each runtime dependency of pyproject.toml, pinned to the least version it allows.
     """
-    requirements = [*PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"]["bwrap"]]
+    extras = PROJECT["project"]["optional-dependencies"]
+    requirements = [*PROJECT["project"]["dependencies"], *extras["bwrap"], *extras["egress"]]
     return sorted(requirement.replace(">=", "==", 1) for requirement in requirements)
 
 
@@ -395,7 +396,7 @@ def bench(session: nox.Session) -> None:
     """
     prepare(session)
     session.install(f"{wheel(session)}[all]")
-    for program in ("benchmarks/run.py", "benchmarks/policy.py"):
+    for program in ("benchmarks/run.py", "benchmarks/policy.py", "benchmarks/guard.py", "benchmarks/egress.py"):
         session.run("python", program, *(session.posargs or ["--quick"]))
 
 

@@ -29,6 +29,13 @@ builtin, so callers may catch either.
     ├── AuditError(OSError)                   the audit record could not be written
     ├── GrantStoreError(OSError)              the file of remembered approvals is not to be trusted
     │   └── GrantNotFoundError(LookupError)   no approval of this id is remembered
+    ├── SecretScopeError(PermissionError)     a secret is not for this host
+    ├── UrlError(ValueError)                  a URL cannot be read in one way only
+    ├── EgressError(OSError)                  a connection through the egress guard failed
+    │   ├── EgressDeniedError(PermissionError)    the policy refuses the destination
+    │   ├── EgressUnreachableError(ConnectionError)   no address of it answered
+    │   ├── EgressTimeoutError(TimeoutError)      a deadline passed
+    │   └── EgressLimitError                  the answer is larger than allowed, or malformed
     └── ResultError                           raised by `ExecResult.check()` only
         ├── CommandFailedError(RuntimeError)
         └── CommandTimeoutError(TimeoutError)
@@ -45,6 +52,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from sandboxkit.guard import Verdict
     from sandboxkit.model import ExecResult, PolicyEvaluation
 
 __all__ = [
@@ -57,6 +65,11 @@ __all__ = [
     "CommandError",
     "CommandFailedError",
     "CommandTimeoutError",
+    "EgressDeniedError",
+    "EgressError",
+    "EgressLimitError",
+    "EgressTimeoutError",
+    "EgressUnreachableError",
     "EnforcementError",
     "FileAccessError",
     "GrantNotFoundError",
@@ -73,9 +86,11 @@ __all__ = [
     "ResultError",
     "RuleNotFoundError",
     "SandboxError",
+    "SecretScopeError",
     "SetupError",
     "ShutDownError",
     "SpecError",
+    "UrlError",
 ]
 
 
@@ -392,6 +407,83 @@ class GrantNotFoundError(GrantStoreError, LookupError):
     def __init__(self, path: str, grant_id: str) -> None:
         self.grant_id = grant_id
         super().__init__(path, f"there is none with the id {grant_id!r}; list them first")
+
+
+class SecretScopeError(SandboxError, PermissionError):
+    """
+    A secret was to go to a host it was not registered for. It was not put in.
+
+    Attributes:
+        secret: The secret's name.
+        host: Where it was to go.
+    """
+
+    def __init__(self, secret: str, host: str) -> None:
+        self.secret = secret
+        self.host = host
+        super().__init__(f"the secret {secret} is not for {host}; name the host in SecretRegistry.add(…, hosts=…)")
+
+
+class UrlError(SandboxError, ValueError):
+    """
+    A URL cannot be used: readers of URLs disagree about it, or it is not of http or https.
+
+    Attributes:
+        url: The URL, shortened, in ASCII and without user name and password.
+        problem: What is wrong with it, with the remedy.
+    """
+
+    def __init__(self, url: str, problem: str) -> None:
+        self.url = url
+        self.problem = problem
+        super().__init__(f"the URL {url} cannot be used: {problem}")
+
+
+class EgressError(SandboxError, OSError):
+    """
+    A connection to the network failed, or was not made.
+
+    Attributes:
+        destination: Where it was to go: an origin, or host and port.
+    """
+
+    def __init__(self, destination: str, problem: str) -> None:
+        self.destination = destination
+        super().__init__(f"{destination}: {problem}")
+
+
+class EgressDeniedError(EgressError, PermissionError):
+    """
+    The policy refuses the destination. Nothing was sent to it.
+
+    Attributes:
+        verdict: Which check decided, and the setting that would change it.
+    """
+
+    def __init__(self, destination: str, verdict: Verdict) -> None:
+        self.verdict = verdict
+        remedy = f"; {verdict.setting} would change it" if verdict.setting else ""
+        if verdict.action == "ask":
+            remedy = "; nobody approved"
+        super().__init__(destination, f"refused: {verdict.reason}{remedy}")
+
+
+class EgressUnreachableError(EgressError, ConnectionError):
+    """
+    The destination may be reached, and none of its addresses answered.
+    """
+
+
+class EgressTimeoutError(EgressError, TimeoutError):
+    """
+    A deadline passed while a name was resolved, a connection made or an answer awaited.
+    """
+
+
+class EgressLimitError(EgressError):
+    """
+    An answer is larger than allowed, or breaks the protocol.
+    """
 
 
 class LeftBehindWarning(UserWarning):

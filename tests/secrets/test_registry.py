@@ -5,6 +5,7 @@ Registered secrets never come through, however the text is cut.
 from __future__ import annotations
 
 import base64
+import html
 import json
 import shlex
 import threading
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sandboxkit import SecretScopeError
 from sandboxkit.secrets import SHAPES, SecretRegistry
 
 VALUE = "p@ss/wörd'42"
@@ -36,6 +38,10 @@ def test_without_secrets_text_stays() -> None:
         VALUE.encode().hex(),
         VALUE.encode().hex().upper(),
         json.dumps(VALUE),
+        html.escape(VALUE),
+        html.escape(VALUE).replace("&#x27;", "&#39;"),
+        "".join(f"&#{ord(char)};" for char in VALUE),
+        "".join(f"&#x{ord(char):x};" for char in VALUE),
         json.dumps(VALUE, ensure_ascii=False),
         shlex.quote(VALUE),
     ],
@@ -181,3 +187,42 @@ def test_short_lookahead_pieces_give_what_the_whole_gives(data: st.DataObject) -
     masker = Masker(short)
     out = b"".join(masker.feed(whole[n : n + 1]) for n in range(len(whole)))
     assert out + masker.close() == short.render(whole, len(whole))[0]
+
+
+def test_an_alias_is_filled_in_for_the_hosts_of_its_secret() -> None:
+    registry = SecretRegistry({"OTHER": "not for anybody"})
+    registry.add("KEY", "hunter2", hosts=["api.example.com", "b.example:8443"])
+    text = f"Bearer {registry.alias('KEY')}, <unknown> < KEY>"
+    assert registry.fill(text, host="api.example.com") == "Bearer hunter2, <unknown> < KEY>"
+    assert registry.fill(text, host="b.example", port=8443) == "Bearer hunter2, <unknown> < KEY>"
+    for host, port in (("evil.example", 443), ("b.example", 443), ("a.api.example.com", 443)):
+        with pytest.raises(SecretScopeError, match=f"the secret KEY is not for {host}") as refused:
+            registry.fill(text, host=host, port=port)
+        assert "hunter2" not in str(refused.value)
+    with pytest.raises(SecretScopeError):
+        registry.fill("<OTHER>", host="api.example.com")
+    with pytest.raises(KeyError):
+        registry.alias("NONE")
+
+
+def test_a_removed_secret_is_filled_in_no_longer() -> None:
+    registry = SecretRegistry()
+    registry.add("KEY", "hunter2", hosts=["a.example"])
+    registry.remove("KEY")
+    assert registry.fill("<KEY>", host="a.example") == "<KEY>"
+    registry.add("KEY", "hunter3")
+    with pytest.raises(SecretScopeError):
+        registry.fill("<KEY>", host="a.example")
+
+
+def test_a_value_that_looks_like_an_alias_is_not_filled_again() -> None:
+    registry = SecretRegistry()
+    registry.add("A", "<B>abcdef", hosts=["a.example"])
+    registry.add("B", "secret of another", hosts=["b.example"])
+    assert registry.fill("<A>", host="a.example") == "<B>abcdef"
+
+
+@pytest.mark.parametrize("host", ["*.example.com", "**", "http://a.example", "127.1"])
+def test_a_secret_is_for_exact_hosts_by_https(host: str) -> None:
+    with pytest.raises(ValueError, match=r"one host|octets"):
+        SecretRegistry().add("KEY", "hunter2", hosts=[host])

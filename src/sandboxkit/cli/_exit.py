@@ -11,6 +11,7 @@ from sandboxkit.errors import (
     BackendError,
     CommandDeniedError,
     CommandError,
+    EgressDeniedError,
     GrantStoreError,
     LaunchError,
     PolicyError,
@@ -18,6 +19,7 @@ from sandboxkit.errors import (
     ProgramNotFoundError,
     SandboxError,
     SpecError,
+    UrlError,
 )
 
 __all__ = ["EPILOG", "Exit", "exit_of", "reserved"]
@@ -79,6 +81,8 @@ _TABLE: tuple[tuple[type[Exception], Exit], ...] = (
     (LaunchError, Exit.SANDBOX),
     (BackendError, Exit.SANDBOX),
     (CommandError, Exit.USAGE),
+    (UrlError, Exit.USAGE),
+    (EgressDeniedError, Exit.DENIED),
     (SpecError, Exit.USAGE),
     (PolicyError, Exit.USAGE),
     (GrantStoreError, Exit.USAGE),

@@ -9,6 +9,7 @@ import os
 import sys
 
 from sandboxkit.cli._audit_arguments import add_audit_arguments
+from sandboxkit.cli._egress_arguments import add_egress_arguments
 from sandboxkit.cli._exit import EPILOG
 from sandboxkit.cli._grant_arguments import add_ask_options, add_grant_arguments
 from sandboxkit.cli._policy_arguments import add_policy_arguments, add_policy_option
@@ -41,6 +42,7 @@ def parser() -> Parser:
     verbs = Verbs(root.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser), _common())
     _add_commands(verbs)
     add_policy_arguments(verbs)
+    add_egress_arguments(verbs)
     add_audit_arguments(verbs)
     add_grant_arguments(verbs)
     verbs.add("doctor", "look at this machine, with remedies", _DOCTOR)
@@ -165,6 +167,7 @@ ROOMS = {
     "check": "_check",
     "explain": "_check",
     "policy": "_policy",
+    "egress": "_egress",
     "audit": "_audit",
     "grants": "_grants",
     "doctor": "_doctor",

@@ -31,6 +31,7 @@ from sandboxkit.model._control import BASELINE, Control, ControlState, Enforceme
 from sandboxkit.model._decision import Advice, Level, PartDecision, PolicyAction, PolicyEvaluation, RuleMatch
 from sandboxkit.model._described import Described
 from sandboxkit.model._event import SCHEMA_VERSION, AuditEvent, AuditSink
+from sandboxkit.model._host import HostPattern, canonical_host, ipv6_text, is_literal
 from sandboxkit.model._key_lines import KeyLines
 from sandboxkit.model._open_flags import open_flags
 from sandboxkit.model._paths import Access, access_of, is_inside, strictest
@@ -59,6 +60,7 @@ from sandboxkit.model._spec import (
     ProtectionSet,
     SandboxSpec,
 )
+from sandboxkit.model._spec_problems import problems
 from sandboxkit.model._toml import toml_key, toml_value
 from sandboxkit.model._walk import (
     MAX_DEPTH,
@@ -106,6 +108,7 @@ __all__ = [
     "FilesystemPolicy",
     "Grade",
     "Grant",
+    "HostPattern",
     "Invocation",
     "KeyLines",
     "LandlockRules",
@@ -138,10 +141,14 @@ __all__ = [
     "Violation",
     "Walk",
     "access_of",
+    "canonical_host",
     "fixed_part",
     "has_wildcard",
+    "ipv6_text",
     "is_inside",
+    "is_literal",
     "open_flags",
+    "problems",
     "real_now",
     "real_path",
     "strictest",

@@ -5,22 +5,26 @@ The secrets an application knows, and the masking of what it writes about comman
 from __future__ import annotations
 
 import base64
+import html
 import json
 import re
 import threading
 from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
+from sandboxkit.errors import SecretScopeError
+from sandboxkit.model import HostPattern
 from sandboxkit.secrets._masking import CLOSE, OPEN, Masker, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 __all__ = ["MIN_LENGTH", "SecretRegistry"]
 
 MIN_LENGTH = 6
 """Shorter values are refused: masking them would tear up ordinary text."""
 _MAX_LENGTH = 1 << 16
+_ALIAS = re.compile(r"<([A-Za-z_][A-Za-z0-9_.-]{0,63})>")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 
 
@@ -30,9 +34,12 @@ class SecretRegistry:
     shape of a well-known token.
 
     Found are the value itself and its usual spellings: percent-encoded, base64 (at any
-    offset), hexadecimal, JSON-escaped and quoted for a shell. Not found is a value that
+    offset), hexadecimal, JSON-escaped, as HTML entities and quoted for a shell. Not found is a value that
     was split, compressed, encrypted or encoded in any other way: masking keeps
     secrets out of records by accident, it does not stop a program that means to leak.
+
+    Where text is to hold a secret on its way to a host, it can hold the alias ``<name>``
+    instead; `fill` puts the value in for the hosts it belongs to.
 
     Safe to use from several threads.
 
@@ -43,17 +50,20 @@ class SecretRegistry:
     def __init__(self, values: Mapping[str, str] | None = None) -> None:
         self._lock = threading.Lock()
         self._values: dict[str, str] = {}
+        self._hosts: dict[str, tuple[HostPattern, ...]] = {}
         self._table = Table.of({})
         for name, value in (values or {}).items():
             self.add(name, value)
 
-    def add(self, name: str, value: str) -> None:
+    def add(self, name: str, value: str, *, hosts: Iterable[str] = ()) -> None:
         """
         Masks *value* from now on; an earlier value of *name* no longer.
 
         Args:
             name: Stands in the marker: a letter, then letters, digits, `_`, `.` and `-`.
             value: At least 6 characters.
+            hosts: Where `fill` may put it in: exact hosts, with a port or without, as
+                `HostPattern` reads them. By default nowhere.
 
         Raises:
             ValueError: The name or the value cannot be used.
@@ -67,8 +77,10 @@ class SecretRegistry:
             )
         if OPEN in value or CLOSE in value:
             raise ValueError(f"secret {name}: a value cannot hold {OPEN} or {CLOSE}, which mark what was masked")
+        patterns = tuple(_exact(name, host) for host in ([hosts] if isinstance(hosts, str) else hosts))
         with self._lock:
             self._keep({**self._values, name: value})
+            self._hosts = {**self._hosts, name: patterns}
 
     def remove(self, name: str) -> None:
         """
@@ -76,10 +88,47 @@ class SecretRegistry:
         """
         with self._lock:
             self._keep({known: value for known, value in self._values.items() if known != name})
+            self._hosts = {known: hosts for known, hosts in self._hosts.items() if known != name}
 
     def _keep(self, values: dict[str, str]) -> None:
         table = Table.of(dict(row for name, value in values.items() for row in _spellings(name, value)))
         self._values, self._table = values, table
+
+    def alias(self, name: str) -> str:
+        """
+        What stands for the secret called *name* in text that `fill` gets.
+
+        Raises:
+            KeyError: There is no such secret.
+        """
+        if name not in self._values:
+            raise KeyError(name)
+        return f"<{name}>"
+
+    def fill(self, text: str, *, host: str, port: int = 443) -> str:
+        """
+        *text* with each alias replaced by its value. What is no alias of a known secret stays.
+        Only values that go to *host* by TLS should be put in.
+
+        Args:
+            text: A header field or a body on its way out.
+            host: A canonical host.
+            port: Where on it.
+
+        Raises:
+            SecretScopeError: A secret in *text* is not for *host*.
+        """
+        values, hosts = self._values, self._hosts
+
+        def value(found: re.Match[str]) -> str:
+            name = found[1]
+            if name not in values:
+                return found[0]
+            if not any(pattern.matches(host, scheme="https", port=port) for pattern in hosts.get(name, ())):
+                raise SecretScopeError(name, host)
+            return values[name]
+
+        return _ALIAS.sub(value, text)
 
     def names(self) -> tuple[str, ...]:
         """
@@ -113,6 +162,31 @@ class SecretRegistry:
         return f"SecretRegistry({', '.join(self.names())})"
 
 
+def _exact(name: str, host: str) -> HostPattern:
+    pattern = HostPattern.parse(host)
+    if pattern.labels != 0 or pattern.scheme == "http":
+        raise ValueError(
+            f"secret {name}: {host!r} must be one host, reached by https; a wildcard or http would give it away"
+        )
+    return pattern
+
+
+def _entities(value: str) -> Iterator[str]:
+    """
+    How HTML writes *value*: only what must be escaped, or every character.
+    """
+    for quoted in (False, True):
+        yield html.escape(value, quote=quoted)
+    for apostrophe in ("&#39;", "&apos;"):
+        yield (
+            html.escape(value)
+            .replace("&#x27;", apostrophe)
+            .replace("&quot;", "&#34;" if apostrophe == "&#39;" else "&quot;")
+        )
+    for form in ("&#{};", "&#x{:x};", "&#x{:X};"):
+        yield "".join(form.format(ord(char)) for char in value)
+
+
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
@@ -123,6 +197,7 @@ def _spellings(name: str, value: str) -> Iterator[tuple[bytes, str]]:
     forms |= {spelled(data).encode() for spelled in (quote, quote_plus)} | {quote(data, safe="").encode()}
     forms |= {_bytes(json.dumps(value, ensure_ascii=ascii_only)[1:-1]) for ascii_only in (False, True)}
     forms |= {_bytes(value.replace("'", quoted)) for quoted in ("'\"'\"'", "'\\''")}
+    forms |= set(map(_bytes, _entities(value)))
     forms |= {form for offset in range(3) for form in _base64_at(data, offset)}
     return ((form, name) for form in sorted(forms) if len(form) >= MIN_LENGTH)
 

@@ -1,0 +1,34 @@
+"""
+Connections to the network, each of them checked where it is made.
+"""
+
+from sandboxkit.egress._ask import Ask, EgressQuestion
+from sandboxkit.egress._check import check
+from sandboxkit.egress._client import guarded_client, guarded_sync_client, guarded_transport
+from sandboxkit.egress._dial import Connection, Connector, Dialer
+from sandboxkit.egress._event import EgressEvent
+from sandboxkit.egress._interfaces import own_addresses
+from sandboxkit.egress._limits import ClientLimits
+from sandboxkit.egress._proxy import EgressProxy, ProxyAddress
+from sandboxkit.egress._record import ProxyLimits
+from sandboxkit.egress._resolve import Resolver, system_resolver
+
+__all__ = [
+    "Ask",
+    "ClientLimits",
+    "Connection",
+    "Connector",
+    "Dialer",
+    "EgressEvent",
+    "EgressProxy",
+    "EgressQuestion",
+    "ProxyAddress",
+    "ProxyLimits",
+    "Resolver",
+    "check",
+    "guarded_client",
+    "guarded_sync_client",
+    "guarded_transport",
+    "own_addresses",
+    "system_resolver",
+]

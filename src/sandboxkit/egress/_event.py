@@ -1,0 +1,49 @@
+"""
+What a proxy or client did, for whoever keeps records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    from sandboxkit.guard import Verdict
+
+    OnEvent: TypeAlias = Callable[["EgressEvent"], None]
+
+__all__ = ["EgressEvent", "OnEvent"]
+
+
+@dataclass(frozen=True, slots=True)
+class EgressEvent:
+    """
+    One connection or request, after it ended or was refused.
+
+    Attributes:
+        identity: Whose it was: the name of the proxy's listener.
+        protocol: `connect`, `http` or `socks5`: how it was asked for.
+        destination: Host and port, or for a request its URL without the query; what
+            could not be read is shown shortened, in ASCII.
+        verdict: What was decided, and by which rule.
+        address: The address that was dialed, or None where nothing was.
+        method: The HTTP method of a request, otherwise None.
+        problem: What went wrong after it was allowed, or None.
+        sent_bytes: What went to the destination.
+        received_bytes: What came from it.
+        duration_s: Seconds from asking to the end.
+    """
+
+    identity: str
+    protocol: str
+    destination: str
+    verdict: Verdict
+    address: str | None = None
+    method: str | None = None
+    problem: str | None = None
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    duration_s: float = 0.0

@@ -1,0 +1,387 @@
+"""
+The HTTP side of a proxy: CONNECT, and requests with an absolute URL.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import re
+from typing import TYPE_CHECKING, final
+
+import anyio
+import h11
+
+from sandboxkit.egress._relay import CHUNK, TunnelEndedError
+from sandboxkit.egress._tunnel import Tunnel
+from sandboxkit.errors import EgressDeniedError, EgressError, EgressLimitError, EgressTimeoutError, UrlError
+from sandboxkit.guard import canonical_host, canonical_url
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from anyio.abc import ByteStream
+
+    from sandboxkit.egress._gate import Gate
+    from sandboxkit.egress._record import ProxyLimits, Record
+    from sandboxkit.egress._stream import Unread
+    from sandboxkit.guard import Url
+
+__all__ = ["serve_http"]
+
+_Headers = list[tuple[bytes, bytes]]
+_AUTHORITY = re.compile(r"(\[[^\]]*\]|[^:\[\]]+):([0-9]{1,5})", re.ASCII)
+_HOP_BY_HOP = frozenset(
+    b"connection proxy-connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade".split()
+)
+"""What is about one connection, not about the request. Source: RFC 9110 section 7.6.1."""
+
+
+async def serve_http(gate: Gate, client: Unread, *, limits: ProxyLimits, token: str | None) -> None:
+    """
+    The requests of one connection of *client*; each is checked by itself.
+
+    Raises:
+        EgressError: A tunnel was refused or failed; the client was told.
+        TunnelEndedError: A tunnel or an exchange reached a bound.
+
+    Source: RFC 9110 section 9.3.6 (CONNECT), RFC 9112 section 3.2.2 (absolute form).
+    """
+    server = _Server(client, limits)
+    for _ in range(limits.requests):
+        request = await server.request()
+        if request is None:
+            return
+        if token is not None and not _has_token(request, token):
+            await server.refuse(407, "this proxy needs a token", (b"Proxy-Authenticate", b'Basic realm="sandboxkit"'))
+            return
+        if request.method == b"CONNECT":
+            await _tunnel(gate, server, request)
+            return
+        if not await _forward(gate, server, request):
+            return
+    await client.aclose()
+
+
+@final
+class _Server:
+    """
+    Our side of the client's connection.
+    """
+
+    def __init__(self, client: Unread, limits: ProxyLimits) -> None:
+        self.client = client
+        self.limits = limits
+        self.http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.header_bytes)
+
+    async def request(self) -> h11.Request | None:
+        """
+        The next request, or None where there is none or it is malformed; the client was told.
+        """
+        try:
+            with anyio.fail_after(self.limits.header_timeout):
+                event = await _next(self.http, self.client)
+        except TimeoutError:
+            return None
+        except h11.RemoteProtocolError as exc:
+            await self.refuse(exc.error_status_hint, f"the request is malformed: {exc}")
+            return None
+        if not isinstance(event, h11.Request):
+            return None
+        if _size(event) > self.limits.header_bytes:
+            await self.refuse(431, f"the request has more than {self.limits.header_bytes} bytes of headers")
+            return None
+        names = [name for name, _ in event.headers]
+        if b"transfer-encoding" in names and b"content-length" in names:
+            await self.refuse(400, "the request has two lengths (Content-Length and Transfer-Encoding)")
+            return None
+        return event
+
+    async def refuse(self, status: int, why: str, *headers: tuple[bytes, bytes]) -> None:
+        """
+        Tells the client why not, and ends its connection.
+        """
+        body = f"sandboxkit: {why}\n".encode("ascii", "backslashreplace")
+        fields = [*headers, (b"Content-Type", b"text/plain; charset=us-ascii"), (b"Content-Length", b"%d" % len(body))]
+        if self.http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            return
+        response = h11.Response(
+            status_code=status, reason=_reason(status), headers=[*fields, (b"Connection", b"close")]
+        )
+        data = self.http.send(response) or b""
+        await self.client.send(
+            data + (self.http.send(h11.Data(data=body)) or b"") + (self.http.send(h11.EndOfMessage()) or b"")
+        )
+
+
+def _size(message: h11.Request | h11.Response | h11.InformationalResponse) -> int:
+    return sum(len(name) + len(value) + 4 for name, value in message.headers)
+
+
+def _reason(status: int) -> bytes:
+    return {
+        400: b"Bad Request",
+        403: b"Forbidden",
+        407: b"Proxy Authentication Required",
+        431: b"Request Header Fields Too Large",
+        502: b"Bad Gateway",
+        504: b"Gateway Timeout",
+    }.get(status, b"Refused")
+
+
+def _status(exc: Exception) -> int:
+    if isinstance(exc, UrlError):
+        return 400
+    if isinstance(exc, EgressDeniedError):
+        return 403
+    return 504 if isinstance(exc, EgressTimeoutError) else 502
+
+
+async def _next(connection: h11.Connection, stream: ByteStream) -> h11.Event | type[h11.PAUSED]:
+    """
+    The next thing the other side says.
+    """
+    while True:
+        event = connection.next_event()
+        if event is not h11.NEED_DATA:
+            return event  # type: ignore[return-value]  # NEED_DATA, the only other sentinel, is handled
+        try:
+            data = await stream.receive(CHUNK)
+        except anyio.EndOfStream:
+            data = b""
+        connection.receive_data(data)
+
+
+def _has_token(request: h11.Request, token: str) -> bool:
+    for name, value in request.headers:
+        scheme, _, coded = value.partition(b" ")
+        if name == b"proxy-authorization" and scheme.lower() == b"basic":
+            try:
+                _, _, given = base64.b64decode(coded, validate=True).partition(b":")
+            except binascii.Error:
+                return False
+            return hmac.compare_digest(given, token.encode())
+    return False
+
+
+async def _tunnel(gate: Gate, server: _Server, request: h11.Request) -> None:
+    shown = ascii(request.target.decode("latin-1"))[1:-1][:200]
+    with gate.recording("connect", shown) as record:
+        try:
+            host, port = _authority(shown)
+            connection, must_be_tls = await gate.open_tunnel(host, port, record)
+        except (EgressError, UrlError) as exc:
+            await server.refuse(_status(exc), str(exc))
+            raise
+        async with connection.stream:
+            await server.client.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            server.client.put_back(server.http.trailing_data[0])
+            tunnel = Tunnel(gate.policy, host, port, must_be_tls=must_be_tls, limits=server.limits, record=record)
+            await tunnel.carry(server.client, connection)
+
+
+def _authority(text: str) -> tuple[str, int]:
+    found = _AUTHORITY.fullmatch(text)
+    if found is None or not 0 < int(found[2]) < 65536:
+        raise UrlError(f"'{text}'", "CONNECT takes host:port")
+    try:
+        return canonical_host(found[1]), int(found[2])
+    except ValueError as exc:
+        raise UrlError(f"'{text}'", str(exc)) from None
+
+
+def _absolute(target: bytes) -> Url:
+    text = target.decode("latin-1")
+    if text.startswith("/") or text == "*":
+        raise UrlError("'/...'", "this is a proxy; ask it for an absolute URL, or by CONNECT")
+    url = canonical_url(text)
+    if url.scheme != "http":
+        raise UrlError(f"'{url.origin}'", "https goes through this proxy by CONNECT")
+    return url
+
+
+async def _forward(gate: Gate, server: _Server, request: h11.Request) -> bool:
+    """
+    Passes one request on, and its answer back. Returns whether the client may send another.
+    """
+    method = request.method.decode("ascii")
+    with gate.recording("http", "", method) as record:
+        try:
+            url = _absolute(request.target)
+            record.destination = url.origin + url.path
+            connection = await gate.open_request(url, method, record)
+        except (EgressError, UrlError) as exc:
+            await server.refuse(_status(exc), str(exc))
+            record.failed(exc)
+            return False
+        async with connection.stream:
+            exchange = _Exchange(server, connection.stream, record)
+            return await exchange.run(method, url, request.headers.raw_items())
+
+
+@final
+class _Exchange:
+    """
+    One request and its answer. Both are written anew, so that what one side reads as a
+    single message is one for the other side too.
+    """
+
+    def __init__(self, server: _Server, upstream: ByteStream, record: Record) -> None:
+        self._server = server
+        self._upstream = upstream
+        self._record = record
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=server.limits.header_bytes)
+
+    async def run(self, method: str, url: Url, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        """
+        Returns whether the client may send another request.
+        """
+        limits, traffic = self._server.limits, self._record.traffic
+        head = h11.Request(
+            method=method,
+            target=url.target,
+            headers=[
+                (b"Host", url.authority.encode()),
+                *(field for field in _end_to_end(headers) if field[0].lower() != b"host"),
+                *_framing(headers),
+                (b"Connection", b"close"),
+            ],
+        )
+        failures: list[Exception] = []
+        with anyio.move_on_after(limits.total_timeout):
+            async with anyio.create_task_group() as tasks:
+
+                async def upload() -> None:
+                    try:
+                        await self._upload()
+                    except (anyio.BrokenResourceError, OSError):
+                        return  # the answer, or its absence, says why
+                    except (h11.RemoteProtocolError, TunnelEndedError) as exc:
+                        failures.append(exc)
+                        tasks.cancel_scope.cancel()
+
+                await self._to_server(head)
+                tasks.start_soon(upload)
+                try:
+                    await self._download()
+                except (EgressError, TunnelEndedError) as exc:
+                    failures.append(exc)
+                tasks.cancel_scope.cancel()
+        return await self._ended(failures, traffic.received)
+
+    async def _ended(self, failures: list[Exception], received: int) -> bool:
+        http = self._server.http
+        if failures or http.our_state is not h11.DONE:
+            problem = (
+                failures[0] if failures else EgressTimeoutError(self._record.destination, "the exchange took too long")
+            )
+            self._record.failed(problem)
+            await self._server.refuse(_status(problem), str(problem))
+            return False
+        if http.their_state is not h11.DONE:
+            return False
+        http.start_next_cycle()
+        return True
+
+    async def _upload(self) -> None:
+        while True:
+            event = await _next(self._server.http, self._server.client)
+            if isinstance(event, h11.Data):
+                await self._to_server(h11.Data(data=event.data))
+            elif isinstance(event, h11.EndOfMessage):
+                await self._to_server(h11.EndOfMessage())
+                return
+            else:
+                raise TunnelEndedError("the client left before its request was whole")
+
+    async def _download(self) -> None:
+        while True:
+            event = await self._answer()
+            if isinstance(event, h11.InformationalResponse):
+                if event.status_code != 101:
+                    await self._to_client(
+                        h11.InformationalResponse(
+                            status_code=event.status_code, headers=_end_to_end(event.headers.raw_items())
+                        )
+                    )
+            elif isinstance(event, h11.Response):
+                fields = event.headers.raw_items()
+                await self._to_client(
+                    h11.Response(
+                        status_code=event.status_code,
+                        reason=event.reason,
+                        headers=[*_end_to_end(fields), *_framing(fields)],
+                    )
+                )
+            elif isinstance(event, h11.Data):
+                await self._to_client(h11.Data(data=event.data))
+            elif isinstance(event, h11.EndOfMessage):
+                await self._to_client(h11.EndOfMessage())
+                return
+            else:
+                raise EgressLimitError(self._record.destination, "the server closed the connection without an answer")
+
+    async def _answer(self) -> h11.Event | type[h11.PAUSED]:
+        try:
+            with anyio.fail_after(self._server.limits.idle_timeout):
+                event = await _next(self._http, self._upstream)
+        except TimeoutError:
+            raise EgressTimeoutError(self._record.destination, "the server is silent") from None
+        except h11.RemoteProtocolError as exc:
+            raise EgressLimitError(self._record.destination, f"the answer is malformed: {exc}") from exc
+        except anyio.BrokenResourceError:
+            raise EgressLimitError(self._record.destination, "the server broke the connection") from None
+        if (
+            isinstance(event, h11.Response | h11.InformationalResponse)
+            and _size(event) > self._server.limits.header_bytes
+        ):
+            raise EgressLimitError(
+                self._record.destination,
+                f"the answer has more than {self._server.limits.header_bytes} bytes of headers",
+            )
+        return event
+
+    async def _to_server(self, event: h11.Event) -> None:
+        data = self._http.send(event) or b""
+        await self._upstream.send(data)
+        self._count(sent=len(data))
+
+    async def _to_client(self, event: h11.Event) -> None:
+        data = self._server.http.send(event) or b""
+        await self._server.client.send(data)
+        self._count(received=len(data))
+
+    def _count(self, *, sent: int = 0, received: int = 0) -> None:
+        traffic, bound = self._record.traffic, self._server.limits.tunnel_bytes
+        traffic.sent += sent
+        traffic.received += received
+        if bound is not None and traffic.sent + traffic.received > bound:
+            raise TunnelEndedError(f"more than {bound} bytes went through")
+
+
+def _end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> _Headers:
+    """
+    The fields that are about the message, without those that `Connection` names.
+    """
+    fields = list(headers)
+    named = {
+        token.strip().lower() for name, value in fields if name.lower() == b"connection" for token in value.split(b",")
+    }
+    return [
+        field
+        for field in fields
+        if field[0].lower() not in _HOP_BY_HOP | named and field[0].lower() != b"content-length"
+    ]
+
+
+def _framing(headers: Iterable[tuple[bytes, bytes]]) -> _Headers:
+    """
+    How long the body is; everything h11 has read is chunked or has one length.
+    """
+    for name, value in headers:
+        if name.lower() == b"transfer-encoding":
+            return [(b"Transfer-Encoding", b"chunked")]
+        if name.lower() == b"content-length":
+            return [(b"Content-Length", value)]
+    return []

@@ -1,0 +1,109 @@
+"""
+SOCKS5, the part that connects. Names are resolved by us.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import struct
+from typing import TYPE_CHECKING
+
+from sandboxkit.egress._tunnel import Tunnel
+from sandboxkit.errors import EgressDeniedError, EgressError, EgressTimeoutError, UrlError
+from sandboxkit.guard import canonical_host
+from sandboxkit.model import ipv6_text
+
+if TYPE_CHECKING:
+    from sandboxkit.egress._gate import Gate
+    from sandboxkit.egress._record import ProxyLimits
+    from sandboxkit.egress._stream import Unread
+
+__all__ = ["VERSION", "serve_socks"]
+
+VERSION = 5
+_NO_AUTHENTICATION, _USER_AND_PASSWORD, _NOTHING_FITS = 0, 2, 255
+_OK, _FAILURE, _NOT_ALLOWED, _HOST_UNREACHABLE, _TTL_EXPIRED = 0, 1, 2, 4, 6
+_COMMAND_UNKNOWN, _ADDRESS_UNKNOWN = 7, 8
+
+
+async def serve_socks(gate: Gate, client: Unread, *, limits: ProxyLimits, token: str | None) -> None:
+    """
+    One SOCKS5 connection of *client*, whose first byte is still to be read.
+
+    Raises:
+        EgressError: It was refused or failed; the client was told.
+        anyio.EndOfStream: The client left in the middle.
+
+    Source: RFC 1928, RFC 1929.
+    """
+    if not await _authenticated(client, token):
+        return
+    version, command, _, kind = await client.exactly(4)
+    if version != VERSION or command != 1:
+        await _reply(client, _COMMAND_UNKNOWN)
+        return
+    text, port = await _destination(client, kind)
+    if text is None:
+        await _reply(client, _ADDRESS_UNKNOWN)
+        return
+    with gate.recording("socks5", f"{ascii(text)[1:-1]}:{port}") as record:
+        try:
+            try:
+                host = canonical_host(text)
+                if port == 0:
+                    raise ValueError("a port is 1 to 65535")
+            except ValueError as exc:
+                raise UrlError(record.destination, str(exc)) from None
+            connection, must_be_tls = await gate.open_tunnel(host, port, record)
+        except (EgressError, UrlError) as exc:
+            await _reply(client, _code(exc))
+            raise
+        async with connection.stream:
+            await _reply(client, _OK)
+            tunnel = Tunnel(gate.policy, host, port, must_be_tls=must_be_tls, limits=limits, record=record)
+            await tunnel.carry(client, connection)
+
+
+async def _authenticated(client: Unread, token: str | None) -> bool:
+    _, count = await client.exactly(2)
+    methods = await client.exactly(count)
+    wanted = _NO_AUTHENTICATION if token is None else _USER_AND_PASSWORD
+    if wanted not in methods:
+        await client.send(bytes((VERSION, _NOTHING_FITS)))
+        return False
+    await client.send(bytes((VERSION, wanted)))
+    if token is None:
+        return True
+    _, length = await client.exactly(2)
+    await client.exactly(length)
+    given = await client.exactly((await client.exactly(1))[0])
+    right = hmac.compare_digest(given, token.encode())
+    await client.send(bytes((1, 0 if right else 1)))
+    return right
+
+
+async def _destination(client: Unread, kind: int) -> tuple[str | None, int]:
+    match kind:
+        case 1:
+            text: str | None = str(ipaddress.IPv4Address(await client.exactly(4)))
+        case 3:
+            text = (await client.exactly((await client.exactly(1))[0])).decode("ascii", "replace")
+            if text.count(":") > 1 and not text.startswith("["):
+                text = f"[{text}]"  # some clients send address literals as names
+        case 4:
+            text = f"[{ipv6_text(int.from_bytes(await client.exactly(16), 'big'))}]"
+        case _:
+            return None, 0
+    (port,) = struct.unpack("!H", await client.exactly(2))
+    return text, port
+
+
+def _code(exc: Exception) -> int:
+    if isinstance(exc, EgressDeniedError | UrlError):
+        return _NOT_ALLOWED
+    return _TTL_EXPIRED if isinstance(exc, EgressTimeoutError) else _HOST_UNREACHABLE
+
+
+async def _reply(client: Unread, code: int) -> None:
+    await client.send(bytes((VERSION, code, 0, 1)) + bytes(6))
