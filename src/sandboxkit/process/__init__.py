@@ -2,17 +2,20 @@
 The only room that starts processes: it runs a launch plan and ends the whole tree.
 """
 
-from sandboxkit.process._client import broker_pid, interpreter, shutdown
+from sandboxkit.process._client import broker_pid, interpreter
 from sandboxkit.process._direct import direct_plan
 from sandboxkit.process._run import Outcome, Running, launch, run
 from sandboxkit.process._streams import PipeReader, PipeWriter, Streams, open_streams
+from sandboxkit.process._zygote import Conversation, Zygote, shutdown, zygote_pids
 
 __all__ = [
+    "Conversation",
     "Outcome",
     "PipeReader",
     "PipeWriter",
     "Running",
     "Streams",
+    "Zygote",
     "broker_pid",
     "direct_plan",
     "interpreter",
@@ -20,4 +23,5 @@ __all__ = [
     "open_streams",
     "run",
     "shutdown",
+    "zygote_pids",
 ]

@@ -1,0 +1,392 @@
+"""
+Standing processes that fork a worker for each request, and the conversations with them.
+
+A zygote is started bare, like the broker, and holds a pidfd of this process, so it ends
+with it however it ends. What it forks and how that is confined is its program's affair;
+this side starts it, hands it one end of a socket pair for each worker, kills workers
+and ends it.
+
+Source: unix(7) SCM_RIGHTS, pidfd_open(2), pidfd_send_signal(2), posix_spawn(3).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import threading
+import time
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from sandboxkit.errors import SetupError
+from sandboxkit.process._client import interpreter
+from sandboxkit.process._client import shutdown as end_broker
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["Conversation", "Zygote", "shutdown", "zygote_pids"]
+
+IDLE_SECONDS = 60.0
+"""After how many seconds without a request and a worker a zygote ends; the next request starts another."""
+
+_START_SECONDS = 20.0
+_END_SECONDS = 5.0
+_RESTARTS = 3
+_FIRST_SPARE_FD = 10
+_MAX_FRAME = 64 << 20
+_CHUNK = 1 << 16
+
+
+class Conversation:
+    """
+    One worker: messages to and from it, by either door, and its death.
+
+    Not for two threads or tasks at once.
+    """
+
+    __slots__ = ("__weakref__", "_buffer", "_pidfd", "_sock", "uses")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._buffer = bytearray()
+        self._pidfd: int | None = None
+        self.uses = 0
+        _conversations.add(self)
+
+    # The worker's first frame is empty and brings its pidfd.
+
+    def _take(self, wait: bool) -> bytes | None:  # noqa: FBT001 - private, and named at every call
+        """
+        Reads what has come; the frame, if it is complete now.
+
+        Raises:
+            BlockingIOError: Nothing came, and *wait* is False.
+            EOFError: The worker is gone.
+        """
+        while True:
+            if (frame := self._frame()) is not None:
+                return frame
+            flags = 0 if wait else socket.MSG_DONTWAIT
+            try:
+                if self._pidfd is None:
+                    data, fds, _, _ = socket.recv_fds(self._sock, _CHUNK, 4, flags | socket.MSG_CMSG_CLOEXEC)
+                    self._adopt(fds)
+                else:
+                    data = self._sock.recv(_CHUNK, flags)
+            except ConnectionError:
+                data = b""
+            if not data:
+                raise EOFError
+            self._buffer += data
+
+    def _adopt(self, fds: list[int]) -> None:
+        for fd in fds[1:]:
+            os.close(fd)
+        if fds:
+            self._pidfd = fds[0]
+
+    def _frame(self) -> bytes | None:
+        buffer = self._buffer
+        while len(buffer) >= 4:
+            length = int.from_bytes(buffer[:4], "little")
+            if length > _MAX_FRAME:
+                raise EOFError
+            if len(buffer) < 4 + length:
+                return None
+            frame = bytes(buffer[4 : 4 + length])
+            del buffer[: 4 + length]
+            if frame:
+                return frame
+        return None
+
+    def send(self, body: bytes, deadline: float | None) -> None:
+        """
+        Sends one message; blocks until *deadline*, in time.monotonic().
+
+        Raises:
+            TimeoutError: It passed.
+            EOFError: The worker is gone.
+        """
+        self._sock.settimeout(_left(deadline))
+        try:
+            self._sock.sendall(struct.pack("<I", len(body)) + body)
+        except ConnectionError:
+            raise EOFError from None
+
+    def receive(self, deadline: float | None) -> bytes:
+        """
+        The next message; blocks until *deadline*.
+
+        Raises:
+            TimeoutError: It passed.
+            EOFError: The worker is gone.
+        """
+        while True:
+            self._sock.settimeout(_left(deadline))
+            frame = self._take(wait=True)
+            if frame is not None:
+                return frame
+
+    async def asend(self, body: bytes) -> None:
+        """
+        As `send`, for an event loop. The caller keeps the deadline.
+        """
+        view = memoryview(struct.pack("<I", len(body)) + body)
+        self._sock.setblocking(False)
+        try:
+            while view:
+                try:
+                    view = view[self._sock.send(view) :]
+                except BlockingIOError:
+                    await anyio.wait_writable(self._sock)
+        except ConnectionError:
+            raise EOFError from None
+
+    async def areceive(self) -> bytes:
+        """
+        As `receive`, for an event loop. The caller keeps the deadline.
+        """
+        self._sock.setblocking(False)
+        while True:
+            try:
+                frame = self._take(wait=False)
+            except BlockingIOError:
+                await anyio.wait_readable(self._sock)
+                continue
+            if frame is not None:
+                return frame
+
+    def exit_signal_pending(self) -> bool:
+        """
+        Whether the worker has ended.
+        """
+        return self._pidfd is None or bool(select.select([self._pidfd], [], [], 0)[0])
+
+    def end(self) -> None:
+        """
+        Kills the worker, whatever it does, and lets go of it.
+        """
+        self._sock.close()
+        fd, self._pidfd = self._pidfd, None
+        if fd is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
+            os.close(fd)
+
+    def drop(self) -> None:
+        """
+        Lets go without killing: what a forked child does with its parent's workers.
+        """
+        self._sock.close()
+        fd, self._pidfd = self._pidfd, None
+        if fd is not None:
+            os.close(fd)
+
+
+def _left(deadline: float | None) -> float | None:
+    if deadline is None:
+        return None
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+@dataclass(slots=True)
+class _Standing:
+    pid: int
+    channel: socket.socket
+    report: dict[str, Any]
+
+
+class Zygote:
+    """
+    A program that forks workers, started when it is first needed and again when it ended.
+
+    Args:
+        name: Names it in errors.
+        program: The file to run, with the interpreter's `-I -S`. It finds its channel at
+            descriptor 3 and a pidfd of this process at 4.
+        order: Its first message. Adds `idle_seconds`.
+    """
+
+    def __init__(self, name: str, program: Path, order: Mapping[str, object]) -> None:
+        self.name = name
+        self._program = program
+        self._order = json.dumps({**order, "idle_seconds": IDLE_SECONDS}).encode()
+        self._lock = threading.Lock()
+        self._standing: _Standing | None = None
+        _zygotes.add(self)
+
+    @property
+    def pid(self) -> int | None:
+        """
+        Its process id, or None while there is none.
+        """
+        standing = self._standing
+        return standing.pid if standing else None
+
+    def report(self) -> dict[str, Any]:
+        """
+        What it said when it was ready; starts it where there is none.
+
+        Raises:
+            SetupError: It does not come up.
+        """
+        with self._lock:
+            if self._standing is None:
+                self._standing = self._start()
+            return self._standing.report
+
+    def converse(self, header: Mapping[str, object]) -> Conversation:
+        """
+        A conversation with a new worker, which *header* is for.
+
+        Raises:
+            SetupError: The zygote does not come up, or keeps ending.
+        """
+        message = json.dumps(header).encode()
+        for _ in range(_RESTARTS):
+            self.report()
+            standing = self._standing
+            ours, theirs = socket.socketpair()
+            try:
+                if standing is not None:
+                    socket.send_fds(standing.channel, [message], [theirs.fileno()], socket.MSG_NOSIGNAL)
+                    return Conversation(ours)
+            except OSError:
+                self._discard(standing)  # it was idle and ended, or was killed
+            except BaseException:
+                ours.close()
+                raise
+            finally:
+                theirs.close()
+            ours.close()
+        raise SetupError(self.name, "the process it is forked from keeps ending; look for what kills it (out of memory)")
+
+    def _start(self) -> _Standing:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        owner = os.pidfd_open(os.getpid())
+        spare: list[int] = []
+        try:
+            spare = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_SPARE_FD) for fd in (theirs.fileno(), owner)]
+            python = interpreter()
+            actions: list[tuple[Any, ...]] = [
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
+                (os.POSIX_SPAWN_DUP2, 0, 1),
+                (os.POSIX_SPAWN_DUP2, 0, 2),
+                (os.POSIX_SPAWN_DUP2, spare[0], 3),
+                (os.POSIX_SPAWN_DUP2, spare[1], 4),
+            ]
+            argv = [python, "-I", "-S", "-B", str(self._program)]
+            pid = os.posix_spawn(python, argv, {"TZ": "UTC0"}, file_actions=actions, setsid=True)
+        except OSError as exc:
+            ours.close()
+            raise SetupError(self.name, f"its process did not start: {exc}") from exc
+        finally:
+            theirs.close()
+            for fd in (owner, *spare):
+                os.close(fd)
+        return self._ready(_Standing(pid, ours, {}))
+
+    def _ready(self, standing: _Standing) -> _Standing:
+        standing.channel.settimeout(_START_SECONDS)
+        try:
+            standing.channel.send(self._order)
+            said = json.loads(standing.channel.recv(_CHUNK) or b'{"error": "it ended while it started"}')
+        except (OSError, ValueError) as exc:
+            _reap(standing)
+            raise SetupError(self.name, f"its process does not answer: {exc or type(exc).__name__}") from exc
+        if "error" in said:
+            _reap(standing)
+            raise SetupError(self.name, f"its process could not give up its rights: {said['error']}")
+        standing.channel.settimeout(_END_SECONDS)
+        standing.report = said
+        return standing
+
+    def _discard(self, standing: _Standing | None) -> None:
+        with self._lock:
+            if standing is None or self._standing is not standing:
+                return
+            self._standing = None
+        _reap(standing)
+
+    def end(self) -> None:
+        """
+        Ends it and every worker of it; the next request starts another.
+        """
+        with self._lock:
+            standing, self._standing = self._standing, None
+        if standing:
+            _reap(standing)
+
+    def drop(self) -> None:
+        """
+        Forgets it without ending it: what a forked child does with its parent's.
+        """
+        standing, self._standing, self._lock = self._standing, None, threading.Lock()
+        if standing:
+            standing.channel.close()
+
+
+_zygotes: weakref.WeakSet[Zygote] = weakref.WeakSet()
+_conversations: weakref.WeakSet[Conversation] = weakref.WeakSet()
+
+
+def _reap(standing: _Standing) -> None:
+    standing.channel.close()
+    with contextlib.suppress(ChildProcessError, ProcessLookupError):
+        fd = os.pidfd_open(standing.pid)
+        try:
+            signal.pidfd_send_signal(fd, signal.SIGKILL)  # its workers are bound to it
+            select.select([fd], [], [], _END_SECONDS)
+            os.waitpid(standing.pid, 0)
+        finally:
+            os.close(fd)
+
+
+def zygote_pids() -> list[int]:
+    """
+    The process ids of the zygotes that stand.
+    """
+    return [pid for zygote in list(_zygotes) if (pid := zygote.pid) is not None]
+
+
+def shutdown() -> None:
+    """
+    Ends every process this library keeps: the broker with its boxes, and the evaluation
+    workers; waits for that. What is asked for next starts new ones.
+
+    Called by itself when the interpreter ends.
+    """
+    _end_zygotes()
+    end_broker()
+
+
+def _end_zygotes() -> None:
+    for zygote in list(_zygotes):
+        zygote.end()
+
+
+def _drop_after_fork() -> None:
+    for zygote in list(_zygotes):
+        zygote.drop()
+    for conversation in list(_conversations):
+        conversation.drop()
+
+
+atexit.register(_end_zygotes)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_drop_after_fork)
