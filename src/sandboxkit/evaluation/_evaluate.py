@@ -21,6 +21,7 @@ from sandboxkit.evaluation._language import (
     namespace,
     shown,
 )
+from sandboxkit.evaluation._tables import OWN
 from sandboxkit.evaluation._template import FILTERS, Field, TemplateError, split
 
 TYPE_CHECKING = False  # as in typing, whose import is spared in the worker
@@ -117,18 +118,9 @@ def _special(tag: str, raw: dict[str, Any]) -> object:
         return Record(raw[tag], decode(raw["fields"], _special))
     if tag == "$module":
         return Module(raw[tag])
-    if tag == "$type":
-        return _TYPES[raw[tag]]
+    if tag == "$own":
+        return OWN[raw[tag]]
     raise CodecError(f"a value of the unknown kind {tag[:40]!r}")
-
-
-def _types() -> dict[str, type]:
-    from sandboxkit.evaluation._tables import CLASS_ATTRIBUTES
-
-    return {f"{kind.__module__}.{kind.__name__}": kind for kind in CLASS_ATTRIBUTES}
-
-
-_TYPES = _types()
 
 
 def _foreign(encoder: Encoder, value: Any, depth: int) -> object:
@@ -153,8 +145,6 @@ def _asked(ask: Ask, limit: int) -> Ask:
         answer: Any = ask(message)
         if "raised" in answer:
             raise HostError(answer["raised"])
-        if "limit" in answer:
-            raise LimitError(answer["limit"], answer["figure"])
         return decode(answer["value"], _special)
 
     return call

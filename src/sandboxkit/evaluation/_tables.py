@@ -20,7 +20,7 @@ import math
 import re
 import string
 
-__all__ = ["ATTRIBUTES", "BUILTINS", "CLASS_ATTRIBUTES", "MODULES", "STANDARD_NAMES"]
+__all__ = ["ATTRIBUTES", "BUILTINS", "CLASS_ATTRIBUTES", "MODULES", "OWN", "STANDARD_NAMES"]
 
 
 def _public(kind: type, *without: str) -> frozenset[str]:
@@ -131,3 +131,11 @@ STANDARD_NAMES: dict[str, object] = {
     "timedelta": datetime.timedelta,
 }
 """Names every snippet has besides, unless the context has them: and the module `math`."""
+
+OWN: dict[str, object] = {
+    **BUILTINS,
+    **{f"{kind.__module__}.{kind.__name__}": kind for kind in CLASS_ATTRIBUTES if kind.__module__ != "builtins"},
+}
+"""
+Types and functions that every interpreter has: one in a context stands for the worker's own.
+"""

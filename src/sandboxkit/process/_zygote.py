@@ -168,7 +168,7 @@ class Conversation:
             if frame is not None:
                 return frame
 
-    def exit_signal_pending(self) -> bool:
+    def has_ended(self) -> bool:
         """
         Whether the worker has ended.
         """

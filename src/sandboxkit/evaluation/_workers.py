@@ -1,0 +1,244 @@
+"""
+Where an evaluation runs: workers, and the two doors to them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import time
+from collections import deque
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.to_thread
+
+from sandboxkit.confine import ABI, landlock_rules, narrow_filters
+from sandboxkit.errors import BackendUnavailableError, MissingExtraError
+from sandboxkit.evaluation._dialogue import Call, Send
+from sandboxkit.evaluation._interrupt import Interrupted, interrupted_at
+from sandboxkit.process import Zygote
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from sandboxkit.evaluation._dialogue import Dialogue
+    from sandboxkit.process import Conversation
+
+__all__ = ["NAME", "WorkerPool", "talk", "talk_async", "zygote"]
+
+NAME = "evaluation worker"
+UNUSED_ID = 1_900_000_000
+"""
+What a worker of a root caller runs as: a uid and gid no system hands out, above those of
+systemd (524288-1879048191).
+"""
+MAX_IDLE = 8
+_CLOSING_SECONDS = 0.2
+
+
+@cache
+def zygote() -> Zygote:
+    """
+    The one of this process; nothing is started yet.
+
+    Raises:
+        MissingExtraError: RestrictedPython is not installed.
+        BackendUnavailableError: This machine has no table of system calls.
+    """
+    machine = os.uname().machine
+    try:
+        wide, narrow = narrow_filters(machine)
+    except LookupError as exc:
+        raise BackendUnavailableError(NAME, str(exc), 'use isolation="in-process" for authors you trust') from exc
+    domains = []
+    for level in ABI:
+        rules = landlock_rules(level.abi, handle_tcp=True)
+        assert rules is not None
+        domains.append((rules.handled_fs, rules.handled_net, rules.scoped, level.abi))
+    order = {
+        "libraries": _libraries(),
+        "wide": wide.hex(),
+        "narrow": narrow.hex(),
+        "landlock": domains,
+        "uid": UNUSED_ID,
+    }
+    return Zygote(NAME, Path(__file__).with_name("_worker.py"), order)
+
+
+def _libraries() -> str:
+    try:
+        import RestrictedPython
+    except ImportError as exc:
+        raise MissingExtraError("eval", "evaluation") from exc
+    return str(Path(RestrictedPython.__file__).resolve().parent.parent)
+
+
+class WorkerPool:
+    """
+    Hands out workers: a new one for each evaluation, or one that is used again.
+
+    Args:
+        memory_bytes: What each may take.
+        is_reusing: Whether a worker goes on after an evaluation that succeeded.
+        recycle_after: After how many evaluations it is replaced all the same.
+    """
+
+    def __init__(self, memory_bytes: int, *, is_reusing: bool, recycle_after: int) -> None:
+        self._memory_bytes = memory_bytes
+        self._is_reusing = is_reusing
+        self._recycle_after = recycle_after
+        self._idle: deque[Conversation] = deque()
+
+    def borrow(self, seconds: float) -> Conversation:
+        """
+        A worker for one evaluation of at most *seconds*.
+        """
+        while self._is_reusing:
+            try:
+                worker = self._idle.pop()
+            except IndexError:
+                break
+            if not worker.has_ended():
+                return worker
+            worker.end()
+        header = {
+            "memory_bytes": self._memory_bytes,
+            "seconds": None if self._is_reusing else seconds,
+            "stays": self._is_reusing,
+        }
+        return zygote().converse(header)
+
+    def give_back(self, worker: Conversation, *, is_good: bool) -> None:
+        """
+        Takes *worker* back, or ends it: after a failure nobody knows what is left in it.
+        """
+        worker.uses += 1
+        if self._is_reusing and is_good and worker.uses < self._recycle_after and len(self._idle) < MAX_IDLE:
+            self._idle.append(worker)
+        else:
+            worker.end()
+
+    def close(self) -> None:
+        """
+        Ends the workers that wait.
+        """
+        while self._idle:
+            self._idle.pop().end()
+
+
+def talk(dialogue: Dialogue, pool: WorkerPool) -> Any:
+    """
+    Has a worker of *pool* carry *dialogue* out; blocks.
+    """
+    zygote().report()
+    dialogue.begin()
+    worker, is_good = pool.borrow(dialogue.bounds.timeout), False
+    steps = dialogue.steps()
+    try:
+        step = next(steps)
+        while True:
+            if isinstance(step, Send):
+                worker.send(step.body, dialogue.deadline)
+                given: Any = worker.receive(dialogue.deadline)
+            else:
+                given = called(step, dialogue)
+            step = steps.send(given)
+    except StopIteration as end:
+        is_good = True
+        return end.value
+    except TimeoutError as exc:
+        raise _typed(exc, dialogue) from None
+    except EOFError:
+        raise dialogue.gone() from None
+    finally:
+        pool.give_back(worker, is_good=is_good)
+
+
+def _typed(error: TimeoutError, dialogue: Dialogue) -> TimeoutError:
+    from sandboxkit.errors import SafeEvalTimeoutError
+
+    return error if isinstance(error, SafeEvalTimeoutError) else dialogue.late()
+
+
+def called(step: Call, dialogue: Dialogue) -> tuple[bool, Any]:
+    """
+    What a function of the caller's gives, within the deadline.
+
+    Raises:
+        TimeoutError: It passed.
+    """
+    try:
+        with interrupted_at(dialogue.deadline):
+            value = step.function(*step.arguments, **step.named)
+    except Interrupted:
+        raise dialogue.late() from None
+    except Exception as exc:  # noqa: BLE001 - the caller's function; the snippet is told its type
+        return False, exc
+    if time.monotonic() >= dialogue.deadline:
+        raise dialogue.late()
+    if step.is_async and inspect.iscoroutine(value):
+        value.close()
+        return False, RuntimeError("a coroutine function needs safe_eval_async()")
+    return True, value
+
+
+async def talk_async(dialogue: Dialogue, pool: WorkerPool) -> Any:
+    """
+    As `talk`, for an event loop: coroutine functions of the caller's run in it.
+    """
+    if zygote().pid is None:
+        await anyio.to_thread.run_sync(zygote().report)
+    dialogue.begin()
+    worker, is_good = pool.borrow(dialogue.bounds.timeout), False
+    steps = dialogue.steps()
+    try:
+        with anyio.fail_after(dialogue.bounds.timeout):
+            value = await _carry_out(steps, worker, dialogue)
+        is_good = True
+    except TimeoutError as exc:
+        raise _typed(exc, dialogue) from None
+    except EOFError:
+        raise dialogue.gone() from None
+    else:
+        return value
+    finally:
+        pool.give_back(worker, is_good=is_good)
+        await close_streams(dialogue)
+
+
+async def _carry_out(steps: Generator[Send | Call, Any, Any], worker: Conversation, dialogue: Dialogue) -> Any:
+    given: Any = None
+    while True:
+        try:
+            step = steps.send(given)
+        except StopIteration as end:
+            return end.value
+        if isinstance(step, Send):
+            await worker.asend(step.body)
+            given = await worker.areceive()
+        else:
+            given = await called_async(step, dialogue)
+
+
+async def called_async(step: Call, dialogue: Dialogue) -> tuple[bool, Any]:
+    """
+    As `called`, and awaits what the function gives.
+    """
+    if not step.is_async:
+        return called(step, dialogue)
+    try:
+        return True, await step.function(*step.arguments, **step.named)
+    except (Exception, StopAsyncIteration) as exc:  # noqa: BLE001 - the caller's function; the snippet is told its type
+        return False, exc
+
+
+async def close_streams(dialogue: Dialogue) -> None:
+    """
+    Closes the async generators a snippet did not read to their end.
+    """
+    for stream in dialogue.streams.values():
+        with anyio.move_on_after(_CLOSING_SECONDS, shield=True):
+            await stream.aclose()  # type: ignore[attr-defined]  # an async generator, by its kind
