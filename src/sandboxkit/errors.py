@@ -408,15 +408,15 @@ class SafeEvalError(SandboxError, RuntimeError):
 
     Attributes:
         kind: The name of the snippet's exception, for example `ZeroDivisionError`.
-        text: Its message.
+        problem: Its message.
         line: The line of the snippet or template, from 1, or None.
     """
 
-    def __init__(self, kind: str, text: str, line: int | None = None) -> None:
+    def __init__(self, kind: str, problem: str, line: int | None = None) -> None:
         self.kind = kind
-        self.text = text
+        self.problem = problem
         self.line = line
-        super().__init__(_placed(f"{kind}: {text}" if text else kind, line))
+        super().__init__(_placed(f"{kind}: {problem}" if problem else kind, line))
 
 
 def _placed(text: str, line: int | None) -> str:
@@ -430,7 +430,7 @@ class SafeEvalSyntaxError(SafeEvalError, SyntaxError):
     Attributes:
         lineno: The line, from 1, or None.
         offset: The column, from 1, or None.
-        source: The text of that line, with a caret below the column in the message.
+        text: That line; the message has it with a caret below the column.
     """
 
     def __init__(self, problem: str, line: int | None = None, column: int | None = None, source: str = "") -> None:
@@ -438,13 +438,13 @@ class SafeEvalSyntaxError(SafeEvalError, SyntaxError):
         self.msg = problem
         self.lineno = line
         self.offset = column
-        self.source = source
+        self.text = source
 
     def __str__(self) -> str:
-        head = _placed(f"it cannot be read: {self.text}", self.line)
-        if not self.source or not self.offset:
+        head = _placed(f"it cannot be read: {self.problem}", self.line)
+        if not self.text or not self.offset:
             return head
-        return f"{head}\n  {self.source}\n  {' ' * (self.offset - 1)}^"
+        return f"{head}\n  {self.text}\n  {' ' * (self.offset - 1)}^"
 
 
 class SafeEvalForbiddenError(SafeEvalError, PermissionError):
@@ -482,7 +482,7 @@ class SafeEvalTimeoutError(SafeEvalError, TimeoutError):
         super().__init__("timeout", f"ended by {limit}={figure:g}; nothing of its result is known")
 
     def __str__(self) -> str:
-        return self.text
+        return self.problem
 
 
 class SafeEvalMemoryError(SafeEvalError, MemoryError):
@@ -498,7 +498,7 @@ class SafeEvalMemoryError(SafeEvalError, MemoryError):
         super().__init__("memory", f"it needs more than memory_bytes={memory_bytes}")
 
     def __str__(self) -> str:
-        return self.text
+        return self.problem
 
 
 class ResultError(SandboxError):

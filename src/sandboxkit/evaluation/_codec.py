@@ -28,7 +28,7 @@ MAX_DEPTH = 64
 
 _SMALL = 1 << 62
 _CELL = 16
-_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 
 
 class CodecError(Exception):

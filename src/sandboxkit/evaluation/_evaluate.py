@@ -180,7 +180,9 @@ def _coroutine(code: str, values: dict[str, object], ask: Ask, programs: Program
         except StopIteration as end:
             return end.value
         if type(wanted) is not HostCall:
-            raise ForbiddenError(f"awaiting a {type(wanted).__name__}", "only calls of the caller's functions can be awaited")
+            raise ForbiddenError(
+                f"awaiting a {type(wanted).__name__}", "only calls of the caller's functions can be awaited"
+            )
         answer = failure = None
         try:
             answer = call(wanted.message)
@@ -221,7 +223,9 @@ def _text_of(field: Field, names: dict[str, Any], programs: Programs) -> str:
     for name, arguments in field.filters:
         function = names.get(name) if name not in FILTERS or type(names.get(name)) is HostFunction else FILTERS[name]
         if type(function) is not HostFunction and name not in FILTERS:
-            raise ForbiddenError(f"the filter {name[:60]!r}", f"there is none; there are {', '.join(FILTERS)} and functions you declare")
+            raise ForbiddenError(
+                f"the filter {name[:60]!r}", f"there is none; there are {', '.join(FILTERS)} and functions you declare"
+            )
         given, named = (), {}
         if arguments:
             code = programs.code(f"arguments({arguments})", "expr")
@@ -269,14 +273,31 @@ def _failure(error: BaseException, request: dict[str, Any]) -> dict[str, object]
     if isinstance(error, TemplateError):
         line, column = _place(request["code"], error.position)
         source = request["code"].split("\n")[line - 1]
-        return {"error": "syntax", "text": printable(error.problem), "source": printable(source), "line": line, "column": column + 1}
+        return {
+            "error": "syntax",
+            "text": printable(error.problem),
+            "source": printable(source),
+            "line": line,
+            "column": column + 1,
+        }
     if isinstance(error, CodecError):
-        return {"error": "forbidden", "what": "the result, or what a function was given", "why": printable(str(error)), "line": None, "column": None}
+        return {
+            "error": "forbidden",
+            "what": "the result, or what a function was given",
+            "why": printable(str(error)),
+            "line": None,
+            "column": None,
+        }
     if isinstance(error, LimitError):
         return {"error": "limit", "limit": error.args[0], "figure": error.args[1]}
     if isinstance(error, HostError):
         return {"error": "host", "text": printable(str(error)), "line": _line(error)}
-    return {"error": "raised", "type": printable(type(error).__name__), "text": printable(_text(error)), "line": _line(error)}
+    return {
+        "error": "raised",
+        "type": printable(type(error).__name__),
+        "text": printable(_text(error)),
+        "line": _line(error),
+    }
 
 
 def _text(error: BaseException) -> str:

@@ -94,9 +94,7 @@ class SafeEvaluator:
             _in_process.require_language()
         else:
             _workers.zygote()
-            self._pool = _workers.WorkerPool(
-                memory_bytes, is_reusing=isolation == "reuse", recycle_after=recycle_after
-            )
+            self._pool = _workers.WorkerPool(memory_bytes, is_reusing=isolation == "reuse", recycle_after=recycle_after)
 
     def __enter__(self) -> Self:
         return self
@@ -167,9 +165,7 @@ class SafeEvaluator:
             return await _workers.talk_async(dialogue, self._pool)
         return await _in_process.talk_async(dialogue)
 
-    def condition(
-        self, code: str, context: Mapping[str, object] | None = None, *, on_error: OnError = "false"
-    ) -> bool:
+    def condition(self, code: str, context: Mapping[str, object] | None = None, *, on_error: OnError = "false") -> bool:
         """
         Whether *code* is true.
 
@@ -223,7 +219,9 @@ class SafeEvaluator:
     def _dialogue(self, mode: str, code: str, context: Mapping[str, object] | None) -> Dialogue:
         if not isinstance(code, str):
             raise TypeError(f"what is evaluated is a str, not a {type(code).__name__}")
-        return Dialogue(mode, code, prepared(context or {}, self._functions, self._exposed), self._exposed, self._bounds)
+        return Dialogue(
+            mode, code, prepared(context or {}, self._functions, self._exposed), self._exposed, self._bounds
+        )
 
     def _run(self, mode: str, code: str, context: Mapping[str, object] | None) -> Any:
         dialogue = self._dialogue(mode, code, context)
@@ -247,7 +245,8 @@ def _enforced(report: Mapping[str, Any], *, is_reusing: bool) -> Enforcement:
         Control.PROCESS_NESTED_USERNS: none,
         Control.SYSCALLS: "seccomp: an allow-list, reading and writing on one descriptor",
         Control.ENV: "a worker has no environment of the caller's",
-        Control.LIMITS_WALL: "killed by the caller at the deadline" + ("" if is_reusing else ", and by a timer of the kernel"),
+        Control.LIMITS_WALL: "killed by the caller at the deadline"
+        + ("" if is_reusing else ", and by a timer of the kernel"),
         Control.LIMITS_CPU: "no longer than the deadline: a worker is one thread",
         Control.LIMITS_MEMORY: "RLIMIT_AS of the worker, which is one process",
         Control.LIMITS_PROCESSES: "seccomp: none can be made",

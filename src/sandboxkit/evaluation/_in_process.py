@@ -94,9 +94,7 @@ async def talk_async(dialogue: Dialogue) -> Any:
     dialogue.begin()
 
     def ask(message: dict[str, Any]) -> object:
-        return _answered(
-            dialogue, message, lambda step: anyio.from_thread.run(called_async, step, dialogue)
-        )
+        return _answered(dialogue, message, lambda step: anyio.from_thread.run(called_async, step, dialogue))
 
     try:
         with anyio.fail_after(dialogue.bounds.timeout):

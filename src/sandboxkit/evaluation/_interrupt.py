@@ -18,9 +18,10 @@ __all__ = ["Interrupted", "interrupted_at"]
 _AGAIN_SECONDS = 0.05
 
 
-class Interrupted(BaseException):  # noqa: N818 - not an error: it unwinds what runs, past every `except Exception`
+class Interrupted(BaseException):
     """
-    The deadline passed in what runs here.
+    The deadline passed in what runs here. Not an Exception: it unwinds past every
+    `except Exception`.
     """
 
 

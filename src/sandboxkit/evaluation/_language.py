@@ -20,8 +20,8 @@ import operator
 import re
 import sys
 import types
-
 from _string import formatter_parser  # type: ignore[import-not-found]  # what string.Formatter is made of; no stubs
+
 from RestrictedPython.Guards import guarded_iter_unpack_sequence, guarded_unpack_sequence
 from RestrictedPython.transformer import RestrictingNodeTransformer, copy_locations
 
@@ -95,7 +95,7 @@ class Refused:
         """
         raise ForbiddenError(self.what, "it stays outside; hand in plain values, functions=, or expose() its type")
 
-    __hash__ = refuse  # type: ignore[assignment]  # every use is refused, hashing among them
+    __hash__ = refuse
 
 
 for _name in (
@@ -241,11 +241,14 @@ def _format(text: str, arguments: tuple[object, ...], named: dict[str, object]) 
         if field is not None:
             value = _field(field, arguments, named, automatic)
             if conversion:
-                value = {"r": repr, "s": str, "a": ascii}[conversion](value)
+                value = _CONVERSIONS[conversion](value)
             if "{" in spec:
                 spec = _format(spec, arguments, named)
             parts.append(format(value, spec))
     return "".join(parts)
+
+
+_CONVERSIONS: dict[str, Callable[[object], str]] = {"r": repr, "s": str, "a": ascii}
 
 
 def _field(field: str, arguments: tuple[object, ...], named: dict[str, object], automatic: Iterator[int]) -> object:
@@ -261,7 +264,7 @@ def _field(field: str, arguments: tuple[object, ...], named: dict[str, object], 
 _SUBSCRIPTABLE = frozenset({str, bytes, list, tuple, dict, range, re.Match})
 
 
-def _item(value: Any, key: object) -> object:
+def _item(value: Any, key: Any) -> object:
     if type(value) in _SUBSCRIPTABLE:
         return value[key]
     if type(value) is Refused:
@@ -383,14 +386,28 @@ def shown(value: object) -> str:
 # -- the gate ----------------------------------------------------------------------------
 
 
-def _refusing(what: str, why: str) -> Callable[[Policy, ast.AST], NoReturn]:
-    def visit(self: Policy, node: ast.AST) -> NoReturn:
-        raise ForbiddenError(what, why, getattr(node, "lineno", None), getattr(node, "col_offset", None))
+_CONSTRUCTS = {
+    "AnnAssign": "an annotated assignment",
+    "AsyncFor": "async for",
+    "AsyncWith": "async with",
+    "Attribute": "an attribute",
+    "AugAssign": "an augmented assignment",
+    "Call": "a call",
+    "ClassDef": "class",
+    "Global": "global",
+    "Import": "import",
+    "ImportFrom": "import",
+    "Match": "match",
+    "Name": "a name",
+    "Nonlocal": "nonlocal",
+    "Try": "try",
+    "TryStar": "except*",
+    "With": "with",
+    "arg": "a parameter",
+}
 
-    return visit
 
-
-class Policy(RestrictingNodeTransformer):  # type: ignore[misc]  # RestrictedPython ships no types
+class Policy(RestrictingNodeTransformer):
     """
     RestrictedPython's policy with what this library adds and takes away.
     """
@@ -400,22 +417,47 @@ class Policy(RestrictingNodeTransformer):  # type: ignore[misc]  # RestrictedPyt
         Refuses *node* at once.
         """
         raise ForbiddenError(
-            type(node).__name__, info, getattr(node, "lineno", None), getattr(node, "col_offset", None)
+            _CONSTRUCTS.get(type(node).__name__, type(node).__name__),
+            info,
+            getattr(node, "lineno", None),
+            getattr(node, "col_offset", None),
         )
 
-    visit_ClassDef = _refusing("class", "a snippet defines no classes")
-    visit_Global = _refusing("global", "a snippet has no globals of its own")
-    visit_Import = _refusing("import", "a snippet imports nothing; hand in math, re or datetime in the context")
+    def visit_ClassDef(self, node: ast.ClassDef) -> NoReturn:
+        """
+        No class: its methods would be what others' code calls.
+        """
+        self.error(node, "a snippet defines no classes")
+
+    def visit_Global(self, node: ast.Global) -> NoReturn:
+        """
+        No global statement: it can name the guards.
+        """
+        self.error(node, "a snippet has no globals of its own")
+
+    def visit_Import(self, node: ast.Import | ast.ImportFrom) -> NoReturn:
+        """
+        No import.
+        """
+        self.error(node, "a snippet imports nothing; math is there, hand in re or datetime in the context")
+
     visit_ImportFrom = visit_Import
 
-    def visit_Name(self, node: ast.Name) -> ast.AST:
+    def visit_With(self, node: ast.With | ast.AsyncWith) -> NoReturn:
+        """
+        No with: nothing here can be entered.
+        """
+        self.error(node, "nothing here can be entered")
+
+    visit_AsyncWith = visit_With
+
+    def visit_Name(self, node: ast.Name) -> Any:
         """
         `print` has nowhere to print to; RestrictedPython would collect it.
         """
         if node.id == "print":
             self.error(node, "there is nowhere to print to; return the text")
-        visited: ast.AST = super().visit_Name(node)
-        return visited
+        return super().visit_Name(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         """
@@ -450,7 +492,7 @@ class Policy(RestrictingNodeTransformer):  # type: ignore[misc]  # RestrictedPyt
         """
         As `def`.
         """
-        return super().visit_FunctionDef(node)
+        return super().visit_FunctionDef(node)  # type: ignore[arg-type]  # it has the same fields
 
     def visit_Await(self, node: ast.Await) -> ast.AST:
         """
@@ -488,9 +530,6 @@ class Policy(RestrictingNodeTransformer):  # type: ignore[misc]  # RestrictedPyt
         node.iter = self._guarded("_aiter_", node.iter)
         return node
 
-    visit_AsyncWith = _refusing("async with", "nothing here can be entered")
-    visit_With = _refusing("with", "nothing here can be entered")
-
     def _statements(self, body: list[ast.stmt]) -> list[ast.stmt]:
         visited: list[ast.stmt] = []
         for statement in body:
@@ -523,7 +562,9 @@ def compiled(source: str, mode: str) -> types.CodeType:
         tree = _parsed(source, mode)
         _check_size(tree)
         Policy([], [], {}).visit(tree)
-        return compile(ast.fix_missing_locations(tree), FILENAME, "eval" if mode == "expr" else "exec", dont_inherit=True)
+        return compile(
+            ast.fix_missing_locations(tree), FILENAME, "eval" if mode == "expr" else "exec", dont_inherit=True
+        )
     except SyntaxError as error:
         raise SourceError(error.msg, error.lineno, error.offset, (error.text or "")[:200]) from None
     except (RecursionError, ValueError, MemoryError) as error:
@@ -536,7 +577,8 @@ def _parsed(source: str, mode: str) -> ast.Module | ast.Expression:
     tree = ast.parse(source, FILENAME)
     if mode == "async":
         main = ast.parse("async def main(): pass").body[0]
-        assert isinstance(main, ast.AsyncFunctionDef)
+        if not isinstance(main, ast.AsyncFunctionDef):
+            raise SourceError("it cannot be wrapped")
         main.body = list(tree.body) or main.body
         if len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr):
             main.body = [ast.copy_location(ast.Return(tree.body[0].value), tree.body[0])]

@@ -132,7 +132,9 @@ def _filter(text: str, opened: int) -> tuple[str, str]:
     name, bracket, arguments = text.partition("(")
     name = name.strip()
     if not name.isidentifier() or (bracket and not arguments.endswith(")")):
-        raise TemplateError(f"{text[:60]!r} is no filter; write |name or |name(arguments), and | of numbers in brackets", opened)
+        raise TemplateError(
+            f"{text[:60]!r} is no filter; write |name or |name(arguments), and | of numbers in brackets", opened
+        )
     return name, arguments[:-1].strip()
 
 

@@ -61,7 +61,7 @@ def load(libraries: str) -> None:
     once, so that no fork has to import anything: it could not.
     """
     sys.path.append(libraries)
-    import _strptime  # noqa: F401 - datetime.strptime imports it when it is first called
+    import _strptime  # type: ignore[import-not-found]  # noqa: F401 - datetime.strptime imports it when it is first called
     import time  # noqa: F401 - strftime likewise
 
     from sandboxkit.evaluation._evaluate import Programs, reply
@@ -77,7 +77,9 @@ def load(libraries: str) -> None:
         ("expr", "x.nothing"),
     )
     for mode, code in samples:
-        json.dumps(reply({"mode": mode, "code": code, "values": values, "functions": {}, "limit": 9999}, dict, Programs()))
+        json.dumps(
+            reply({"mode": mode, "code": code, "values": values, "functions": {}, "limit": 9999}, dict, Programs())
+        )
 
 
 class Confinement:

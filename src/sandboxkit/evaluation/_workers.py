@@ -56,8 +56,8 @@ def zygote() -> Zygote:
     domains = []
     for level in ABI:
         rules = landlock_rules(level.abi, handle_tcp=True)
-        assert rules is not None
-        domains.append((rules.handled_fs, rules.handled_net, rules.scoped, level.abi))
+        if rules is not None:
+            domains.append((rules.handled_fs, rules.handled_net, rules.scoped, level.abi))
     order = {
         "libraries": _libraries(),
         "wide": wide.hex(),

@@ -67,7 +67,7 @@ class Conversation:
 
     # The worker's first frame is empty and brings its pidfd.
 
-    def _take(self, wait: bool) -> bytes | None:  # noqa: FBT001 - private, and named at every call
+    def _take(self, wait: bool) -> bytes | None:
         """
         Reads what has come; the frame, if it is complete now.
 
@@ -274,7 +274,9 @@ class Zygote:
             finally:
                 theirs.close()
             ours.close()
-        raise SetupError(self.name, "the process it is forked from keeps ending; look for what kills it (out of memory)")
+        raise SetupError(
+            self.name, "the process it is forked from keeps ending; look for what kills it (out of memory)"
+        )
 
     def _start(self) -> _Standing:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -308,7 +310,7 @@ class Zygote:
             said = json.loads(standing.channel.recv(_CHUNK) or b'{"error": "it ended while it started"}')
         except (OSError, ValueError) as exc:
             _reap(standing)
-            raise SetupError(self.name, f"its process does not answer: {exc or type(exc).__name__}") from exc
+            raise SetupError(self.name, f"its process does not answer: {type(exc).__name__}: {exc}") from exc
         if "error" in said:
             _reap(standing)
             raise SetupError(self.name, f"its process could not give up its rights: {said['error']}")
