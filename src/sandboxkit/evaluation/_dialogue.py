@@ -121,14 +121,12 @@ class Dialogue:
         Raises:
             SafeEvalError: As the answer says.
         """
-        message = loads((yield Send(dumps(self.request))))
+        message = _message((yield Send(dumps(self.request))))
         while True:
-            if not isinstance(message, dict):
-                raise _nonsense("it is no message")
             if "call" not in message and "next" not in message:
                 return self.outcome(message)
             answer = yield from self.answers(message)
-            message = loads((yield Send(dumps(answer))))
+            message = _message((yield Send(dumps(answer))))
 
     def answers(self, message: dict[str, Any]) -> Generator[Call, Any, dict[str, object]]:
         """
@@ -141,7 +139,10 @@ class Dialogue:
             return (yield from self._next(message["next"]))
         name = message["call"]
         function = self.context.table.get(name) if isinstance(name, str) else None
-        arguments, named = decode(message.get("arguments")), decode(message.get("named"))
+        try:
+            arguments, named = decode(message.get("arguments")), decode(message.get("named"))
+        except CodecError as error:
+            raise _nonsense(str(error)) from None
         if function is None or not isinstance(arguments, list) or not isinstance(named, dict):
             raise _nonsense("it calls what it was not given")
         kind = self.context.kinds[name]
@@ -218,6 +219,16 @@ def clean(text: object) -> str:
     A worker's text, made safe to show again: it may not be ours that wrote it.
     """
     return "".join(char if char.isprintable() else "?" for char in str(text)[:400])
+
+
+def _message(data: bytes) -> dict[str, Any]:
+    try:
+        message = loads(data)
+    except CodecError as error:
+        raise _nonsense(str(error)) from None
+    if not isinstance(message, dict):
+        raise _nonsense("it is no message")
+    return message
 
 
 def _raised(name: str, error: BaseException) -> dict[str, object]:

@@ -389,14 +389,18 @@ def shown(value: object) -> str:
 _CONSTRUCTS = {
     "AnnAssign": "an annotated assignment",
     "AsyncFor": "async for",
+    "AsyncFunctionDef": "a function definition",
     "AsyncWith": "async with",
     "Attribute": "an attribute",
     "AugAssign": "an augmented assignment",
     "Call": "a call",
     "ClassDef": "class",
+    "ExceptHandler": "an except clause",
+    "FunctionDef": "a function definition",
     "Global": "global",
     "Import": "import",
     "ImportFrom": "import",
+    "Lambda": "a lambda",
     "Match": "match",
     "Name": "a name",
     "Nonlocal": "nonlocal",
@@ -566,7 +570,7 @@ def compiled(source: str, mode: str) -> types.CodeType:
             ast.fix_missing_locations(tree), FILENAME, "eval" if mode == "expr" else "exec", dont_inherit=True
         )
     except SyntaxError as error:
-        raise SourceError(error.msg, error.lineno, error.offset, (error.text or "")[:200]) from None
+        raise SourceError(error.msg, error.lineno, error.offset, (error.text or "").rstrip("\n")[:200]) from None
     except (RecursionError, ValueError, MemoryError) as error:
         raise SourceError(f"it cannot be parsed ({type(error).__name__}: {str(error)[:100]})") from None
 

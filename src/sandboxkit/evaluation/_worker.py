@@ -20,6 +20,7 @@ Source: landlock(7), seccomp(2), prctl(2), getrlimit(2), unix(7) SCM_RIGHTS.
 
 from __future__ import annotations
 
+import codecs
 import ctypes
 import gc
 import json
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 CHANNEL, OWNER, CONVERSATION = 3, 4, 3
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
 SECCOMP_MODE_FILTER = 2
+ENCODINGS = ("ascii", "latin-1", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp1252")
+"""Those a snippet can use: each is a module to import."""
 MAX_FRAME = 64 << 20
 SPARE_SECONDS = 0.3
 """How long after its deadline a worker that nobody killed lives on."""
@@ -63,9 +66,12 @@ def load(libraries: str) -> None:
     sys.path.append(libraries)
     import _strptime  # type: ignore[import-not-found]  # noqa: F401 - datetime.strptime imports it when it is first called
     import time  # noqa: F401 - strftime likewise
+    import unicodedata  # noqa: F401 - the parser does, when a name is not ASCII
 
     from sandboxkit.evaluation._evaluate import Programs, reply
 
+    for encoding in ENCODINGS:
+        codecs.lookup(encoding)
     sys.path.remove(libraries)
     values: dict[str, object] = {"x": [1.5, {"a": {"$date": "2024-05-17"}}]}
     samples = (

@@ -217,7 +217,7 @@ class Zygote:
 
     Args:
         name: Names it in errors.
-        program: The file to run, with the interpreter's `-I -S`. It finds its channel at
+        program: The file to run, with the interpreter's `-I -S -B -W ignore`. It finds its channel at
             descriptor 3 and a pidfd of this process at 4.
         order: Its first message. Adds `idle_seconds`.
     """
@@ -292,7 +292,7 @@ class Zygote:
                 (os.POSIX_SPAWN_DUP2, spare[0], 3),
                 (os.POSIX_SPAWN_DUP2, spare[1], 4),
             ]
-            argv = [python, "-I", "-S", "-B", str(self._program)]
+            argv = [python, "-I", "-S", "-B", "-W", "ignore", str(self._program)]
             pid = os.posix_spawn(python, argv, {"TZ": "UTC0"}, file_actions=actions, setsid=True)
         except OSError as exc:
             ours.close()
