@@ -4,6 +4,7 @@ Time, memory, size and count: each has a figure, and what passes it ends with it
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import re
@@ -28,7 +29,7 @@ ENDLESS = {
     "bytecode": ("exec", "while True:\n    pass"),
     "a loop in C": ("expr", "max(range(10**12))"),
     "long numbers": ("expr", "9**9**9"),
-    "a sort": ("expr", "[sorted(range(10**6, 0, -1)) for i in range(10**6)]"),
+    "a sort": ("expr", "[len(sorted(range(10**6, 0, -1))) for i in range(10**6)]"),
     "a pattern": ("expr", "re.search('(a+)+$', 'a' * 40 + 'b')"),
     "except in a loop": (
         "exec",
@@ -187,10 +188,8 @@ def _loop() -> None:
 
 def _swallow() -> None:
     while True:
-        try:
+        with contextlib.suppress(Exception):
             time.sleep(60)
-        except Exception:  # noqa: BLE001 - a function that swallows what it can
-            pass
 
 
 @pytest.mark.parametrize("function", [_pattern, _loop, _swallow])
@@ -233,10 +232,8 @@ def test_no_descriptor_and_no_process_is_left(evaluator: SafeEvaluator) -> None:
     evaluator.evaluate("1")
     before = descriptors()
     for code in ["1"] * 100 + ["1 +", "1 / 0", "'9' * 10**9"] * 5:
-        try:
+        with contextlib.suppress(sk.SafeEvalError):
             evaluator.evaluate(code)
-        except sk.SafeEvalError:
-            pass
     evaluator.close()
     assert descriptors() <= before
     deadline = time.monotonic() + 2
