@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from tests.evaluation import contexts  # noqa: E402 - found through the line above
+from tests.evaluation import contexts
 
 INTERNALS = (
     types.ModuleType,

@@ -178,11 +178,15 @@ _CONTAINERS: dict[type, str | None] = {
 }
 
 
+_write = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_read = json.JSONDecoder().decode
+
+
 def dumps(message: object) -> bytes:
     """
     *message* as JSON.
     """
-    return json.dumps(message, separators=(",", ":")).encode()
+    return _write(message).encode()
 
 
 def loads(data: bytes) -> Any:
@@ -193,7 +197,7 @@ def loads(data: bytes) -> Any:
         CodecError: It is no JSON.
     """
     try:
-        return json.loads(data)
+        return _read(data.decode())
     except (ValueError, RecursionError) as error:
         raise CodecError(f"no message: {type(error).__name__}") from None
 

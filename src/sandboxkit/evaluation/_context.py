@@ -52,18 +52,19 @@ def prepared(context: Mapping[str, object], functions: HostTable, exposed: Expos
     """
     values: dict[str, object] = {}
     table: dict[str, Callable[..., Any]] = {}
-    spent = 0
+    made = encoder(MAX_CONTEXT_BYTES, exposed)
     for name, value in context.items():
         if isinstance(value, types.FunctionType):
             table[name] = value
             continue
-        made = encoder(MAX_CONTEXT_BYTES - spent, exposed)
+        before = made.cost
         try:
             values[name] = made.encode(value)
         except CodecError as error:
+            made.cost = before
             values[name] = {"$refused": f"{name} (a {type(value).__name__}, {error})"}
-        spent = min(MAX_CONTEXT_BYTES, spent + made.cost)
-    table |= functions
+    if functions:
+        table |= functions
     return Prepared(values, {name: _kind(function) for name, function in table.items()}, table)
 
 

@@ -4,6 +4,7 @@ Evaluation in the caller's own process: for authors one trusts.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import anyio.from_thread
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sandboxkit.evaluation._dialogue import Call, Dialogue
+    from sandboxkit.evaluation._evaluate import Programs
 
 __all__ = ["ENFORCEMENT", "require_language", "talk", "talk_async"]
 
@@ -51,9 +53,16 @@ def require_language() -> None:
 
 
 def _replied(dialogue: Dialogue, ask: Callable[[dict[str, Any]], object]) -> Any:
-    from sandboxkit.evaluation._evaluate import Programs, reply
+    from sandboxkit.evaluation._evaluate import reply
 
-    return dialogue.outcome(reply(dialogue.request, ask, Programs()))
+    return dialogue.outcome(reply(dialogue.request, ask, _programs()))
+
+
+@cache
+def _programs() -> Programs:
+    from sandboxkit.evaluation._evaluate import Programs
+
+    return Programs()
 
 
 def talk(dialogue: Dialogue) -> Any:

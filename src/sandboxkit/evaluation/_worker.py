@@ -43,6 +43,7 @@ SECCOMP_MODE_FILTER = 2
 ENCODINGS = ("ascii", "latin-1", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp1252")
 """Those a snippet can use: each is a module to import."""
 MAX_FRAME = 64 << 20
+CHUNK = 1 << 16
 SPARE_SECONDS = 0.3
 """How long after its deadline a worker that nobody killed lives on."""
 
@@ -98,7 +99,8 @@ class Confinement:
 
         self._syscall, self._restrict = syscall, restrict_files
         self._prctl = SYS_PRCTL[os.uname().machine]
-        self._wide, self._narrow = (bytes.fromhex(order[name]) for name in ("wide", "narrow"))
+        # Made once: a fork finds them at the same address.
+        self._wide, self._narrow = (program_of(bytes.fromhex(order[name])) for name in ("wide", "narrow"))
         self._domains = order["landlock"]
         self._uid = order["uid"]
         self._base_bytes = 0
@@ -119,6 +121,8 @@ class Confinement:
         self.prctl(PR_SET_DUMPABLE, 0)
         with open("/proc/self/statm", "rb") as file:
             self._base_bytes = int(file.read().split()[0]) * resource.getpagesize()
+        for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_MEMLOCK):
+            resource.setrlimit(limit, (0, 0))
         abi = self._enter_landlock()
         uid = os.geteuid()
         self._filter(self._wide)
@@ -147,16 +151,21 @@ class Confinement:
         """
         ceiling = self._base_bytes + memory_bytes
         resource.setrlimit(resource.RLIMIT_AS, (ceiling, ceiling))
-        for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC, resource.RLIMIT_MEMLOCK):
-            resource.setrlimit(limit, (0, 0))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
         if seconds is not None:
             signal.setitimer(signal.ITIMER_REAL, seconds + SPARE_SECONDS)
         self._filter(self._narrow)
 
-    def _filter(self, program: bytes) -> None:
-        held = ctypes.create_string_buffer(program, len(program))
-        described = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(held))
-        self._syscall(self._prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, described, 0, 0)
+    def _filter(self, program: tuple[object, bytes]) -> None:
+        self._syscall(self._prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program[1], 0, 0)
+
+
+def program_of(instructions: bytes) -> tuple[object, bytes]:
+    """
+    The memory of a filter, to be kept, and the `sock_fprog` that points there.
+    """
+    held = ctypes.create_string_buffer(instructions, len(instructions))
+    return held, struct.pack("HxxxxxxQ", len(instructions) // 8, ctypes.addressof(held))
 
 
 class Conversation:
@@ -164,29 +173,40 @@ class Conversation:
     A worker's end of the socket pair: messages with their length in front.
     """
 
+    def __init__(self) -> None:
+        self._read = json.JSONDecoder().decode
+        self._write = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+        self._rest = b""
+
     def read(self) -> Any:
         """
         The next message; ends the worker when there is none to come.
         """
-        (length,) = struct.unpack("<I", self._exactly(4))
+        data = self._rest or self._more()
+        while len(data) < 4:
+            data += self._more()
+        length = int.from_bytes(data[:4], "little")
         if length > MAX_FRAME:
             os._exit(0)
-        return json.loads(self._exactly(length))
+        pieces, missing = [data], 4 + length - len(data)
+        while missing > 0:
+            pieces.append(self._more())
+            missing -= len(pieces[-1])
+        data = b"".join(pieces)
+        self._rest = data[4 + length :]
+        return self._read(data[4 : 4 + length].decode())
 
-    def _exactly(self, count: int) -> bytes:
-        data = os.read(CONVERSATION, count)
-        while len(data) < count:
-            more = os.read(CONVERSATION, count - len(data))
-            if not more:
-                os._exit(0)
-            data += more
+    def _more(self) -> bytes:
+        data = os.read(CONVERSATION, CHUNK)
+        if not data:
+            os._exit(0)
         return data
 
     def write(self, message: object) -> None:
         """
         Sends *message*.
         """
-        body = json.dumps(message, separators=(",", ":")).encode()
+        body = self._write(message).encode()
         data = memoryview(struct.pack("<I", len(body)) + body)
         while data:
             data = data[os.write(CONVERSATION, data) :]

@@ -15,6 +15,7 @@ import atexit
 import contextlib
 import fcntl
 import json
+import math
 import os
 import select
 import signal
@@ -56,40 +57,38 @@ class Conversation:
     Not for two threads or tasks at once.
     """
 
-    __slots__ = ("__weakref__", "_buffer", "_pidfd", "_sock", "uses")
+    __slots__ = ("__weakref__", "_buffer", "_patience_ms", "_pidfd", "_sock", "uses")
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._buffer = bytearray()
+        self._patience_ms = 0
         self._pidfd: int | None = None
         self.uses = 0
         _conversations.add(self)
 
     # The worker's first frame is empty and brings its pidfd.
 
-    def _take(self, wait: bool) -> bytes | None:
+    def _take(self, flags: int = 0) -> bytes | None:
         """
         Reads what has come; the frame, if it is complete now.
 
         Raises:
-            BlockingIOError: Nothing came, and *wait* is False.
+            BlockingIOError: Nothing came in time.
             EOFError: The worker is gone.
         """
-        while True:
-            if (frame := self._frame()) is not None:
-                return frame
-            flags = 0 if wait else socket.MSG_DONTWAIT
-            try:
-                if self._pidfd is None:
-                    data, fds, _, _ = socket.recv_fds(self._sock, _CHUNK, 4, flags | socket.MSG_CMSG_CLOEXEC)
-                    self._adopt(fds)
-                else:
-                    data = self._sock.recv(_CHUNK, flags)
-            except ConnectionError:
-                data = b""
-            if not data:
-                raise EOFError
-            self._buffer += data
+        try:
+            if self._pidfd is None:
+                data, fds, _, _ = socket.recv_fds(self._sock, _CHUNK, 4, flags | socket.MSG_CMSG_CLOEXEC)
+                self._adopt(fds)
+            else:
+                data = self._sock.recv(_CHUNK, flags)
+        except ConnectionError:
+            data = b""
+        if not data:
+            raise EOFError
+        self._buffer += data
+        return self._frame()
 
     def _adopt(self, fds: list[int]) -> None:
         for fd in fds[1:]:
@@ -111,7 +110,7 @@ class Conversation:
                 return frame
         return None
 
-    def send(self, body: bytes, deadline: float | None) -> None:
+    def send(self, body: bytes, deadline: float) -> None:
         """
         Sends one message; blocks until *deadline*, in time.monotonic().
 
@@ -119,13 +118,20 @@ class Conversation:
             TimeoutError: It passed.
             EOFError: The worker is gone.
         """
-        self._sock.settimeout(_left(deadline))
+        view = memoryview(struct.pack("<I", len(body)) + body)
+        while view := view[self._send(view) :]:
+            if not _is_ready(self._sock.fileno(), select.POLLOUT, _left(deadline)):
+                raise TimeoutError
+
+    def _send(self, view: memoryview) -> int:
         try:
-            self._sock.sendall(struct.pack("<I", len(body)) + body)
+            return self._sock.send(view, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        except BlockingIOError:
+            return 0
         except ConnectionError:
             raise EOFError from None
 
-    def receive(self, deadline: float | None) -> bytes:
+    def receive(self, deadline: float) -> bytes:
         """
         The next message; blocks until *deadline*.
 
@@ -133,46 +139,48 @@ class Conversation:
             TimeoutError: It passed.
             EOFError: The worker is gone.
         """
-        while True:
-            self._sock.settimeout(_left(deadline))
-            frame = self._take(wait=True)
-            if frame is not None:
-                return frame
+        frame = self._frame()
+        while frame is None:
+            self._wait_at_most(_left(deadline))
+            try:
+                frame = self._take()
+            except BlockingIOError:
+                raise TimeoutError from None
+        return frame
+
+    def _wait_at_most(self, seconds: float) -> None:
+        # The kernel keeps the time, so that receiving is one call; whole milliseconds, so
+        # that the same timeout need not be set again.
+        milliseconds = math.ceil(seconds * 1000)
+        if milliseconds != self._patience_ms:
+            value = struct.pack("ll", milliseconds // 1000, milliseconds % 1000 * 1000)
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
+            self._patience_ms = milliseconds
 
     async def asend(self, body: bytes) -> None:
         """
         As `send`, for an event loop. The caller keeps the deadline.
         """
         view = memoryview(struct.pack("<I", len(body)) + body)
-        self._sock.setblocking(False)
-        try:
-            while view:
-                try:
-                    view = view[self._sock.send(view) :]
-                except BlockingIOError:
-                    await anyio.wait_writable(self._sock)
-        except ConnectionError:
-            raise EOFError from None
+        while view := view[self._send(view) :]:
+            await anyio.wait_writable(self._sock)
 
     async def areceive(self) -> bytes:
         """
         As `receive`, for an event loop. The caller keeps the deadline.
         """
-        self._sock.setblocking(False)
-        while True:
-            try:
-                frame = self._take(wait=False)
-            except BlockingIOError:
-                await anyio.wait_readable(self._sock)
-                continue
-            if frame is not None:
-                return frame
+        frame = self._frame()
+        while frame is None:
+            await anyio.wait_readable(self._sock)
+            with contextlib.suppress(BlockingIOError):
+                frame = self._take(socket.MSG_DONTWAIT)
+        return frame
 
     def has_ended(self) -> bool:
         """
         Whether the worker has ended.
         """
-        return self._pidfd is None or bool(select.select([self._pidfd], [], [], 0)[0])
+        return self._pidfd is None or _is_ready(self._pidfd, select.POLLIN, 0)
 
     def end(self) -> None:
         """
@@ -195,13 +203,18 @@ class Conversation:
             os.close(fd)
 
 
-def _left(deadline: float | None) -> float | None:
-    if deadline is None:
-        return None
+def _left(deadline: float) -> float:
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError
     return left
+
+
+def _is_ready(fd: int, events: int, seconds: float) -> bool:
+    # Not select(), which cannot look at descriptors from 1024 on.
+    poll = select.poll()
+    poll.register(fd, events)
+    return bool(poll.poll(math.ceil(seconds * 1000)))
 
 
 @dataclass(slots=True)
@@ -353,7 +366,7 @@ def _reap(standing: _Standing) -> None:
         fd = os.pidfd_open(standing.pid)
         try:
             signal.pidfd_send_signal(fd, signal.SIGKILL)  # its workers are bound to it
-            select.select([fd], [], [], _END_SECONDS)
+            _is_ready(fd, select.POLLIN, _END_SECONDS)
             os.waitpid(standing.pid, 0)
         finally:
             os.close(fd)
