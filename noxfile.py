@@ -344,7 +344,7 @@ def bench(session: nox.Session) -> None:
     """
     prepare(session)
     session.install(f"{wheel(session)}[all]")
-    for program in ("benchmarks/run.py", "benchmarks/policy.py"):
+    for program in ("benchmarks/run.py", "benchmarks/policy.py", "benchmarks/evaluation.py"):
         session.run("python", program, *(session.posargs or ["--quick"]))
 
 
