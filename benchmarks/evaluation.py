@@ -40,7 +40,7 @@ def candidates() -> dict[str, Callable[[], object]]:
     """
     found: dict[str, Callable[[], object]] = {"plain eval: x + y": lambda: eval("x + y", dict(CONTEXT))}
     for isolation in ("worker", "reuse", "in-process"):
-        evaluator = sk.SafeEvaluator(isolation=isolation, timeout=10)  # type: ignore[arg-type]  # each is one of its words
+        evaluator = sk.SafeEvaluator(isolation=isolation, timeout=10)
         for name, code in CODES.items():
             found[f"{isolation}: {name}"] = partial(evaluator.evaluate, code, CONTEXT)
         found[f"{isolation}: template"] = partial(evaluator.interpolate, TEMPLATE, CONTEXT)

@@ -355,6 +355,25 @@ def test_what_a_snippet_changes_stays_there(reusing: SafeEvaluator) -> None:
     assert context == {"items": [1], "d": {"a": [1]}}
 
 
+def test_only_what_the_text_can_name_goes_along(reusing: SafeEvaluator) -> None:
+    read: list[str] = []
+
+    class Watched:
+        @property
+        def value(self) -> int:
+            read.append("value")
+            return 7
+
+    reusing.expose(Watched, "value")
+    assert reusing.evaluate("1 + 1", {"watched": Watched()}) == 2
+    assert read == []
+    assert reusing.evaluate("watched.value", {"watched": Watched()}) == 7
+    assert reusing.evaluate("ｗatched.value", {"watched": Watched()}) == 7  # Python folds the first letter
+    assert (
+        reusing.interpolate("{{ watched.value | double }}", {"watched": Watched(), "double": lambda v: 2 * v}) == "14"
+    )
+
+
 def test_one_evaluation_leaves_nothing_for_the_next(reusing: SafeEvaluator) -> None:
     reusing.evaluate("left = 1\nlen = 5\nresult = 0", mode="exec")
     assert reusing.evaluate("len('ab')") == 2

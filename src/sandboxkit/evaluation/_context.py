@@ -42,9 +42,12 @@ class Prepared:
     table: dict[str, Callable[..., Any]]
 
 
-def prepared(context: Mapping[str, object], functions: HostTable, exposed: Exposed) -> Prepared:
+def prepared(context: Mapping[str, object], functions: HostTable, exposed: Exposed, code: str) -> Prepared:
     """
-    *context* and *functions*, ready to cross.
+    What *code* can name of *context* and *functions*, ready to cross.
+
+    A name that does not stand in the text stays here: nothing can refer to it. Only where
+    the text is ASCII, though, because Python takes other letters for those they fold to.
 
     Plain functions, coroutine functions and async generator functions of the context are
     declared by being there. A value that cannot cross becomes a name that raises when it
@@ -53,7 +56,10 @@ def prepared(context: Mapping[str, object], functions: HostTable, exposed: Expos
     values: dict[str, object] = {}
     table: dict[str, Callable[..., Any]] = {}
     made = encoder(MAX_CONTEXT_BYTES, exposed)
+    is_plain = code.isascii()
     for name, value in context.items():
+        if is_plain and name not in code:
+            continue
         if isinstance(value, types.FunctionType):
             table[name] = value
             continue
@@ -63,8 +69,7 @@ def prepared(context: Mapping[str, object], functions: HostTable, exposed: Expos
         except CodecError as error:
             made.cost = before
             values[name] = {"$refused": f"{name} (a {type(value).__name__}, {error})"}
-    if functions:
-        table |= functions
+    table |= {name: function for name, function in functions.items() if not is_plain or name in code}
     return Prepared(values, {name: _kind(function) for name, function in table.items()}, table)
 
 

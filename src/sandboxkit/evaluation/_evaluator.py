@@ -220,7 +220,7 @@ class SafeEvaluator:
         if not isinstance(code, str):
             raise TypeError(f"what is evaluated is a str, not a {type(code).__name__}")
         return Dialogue(
-            mode, code, prepared(context or {}, self._functions, self._exposed), self._exposed, self._bounds
+            mode, code, prepared(context or {}, self._functions, self._exposed, code), self._exposed, self._bounds
         )
 
     def _run(self, mode: str, code: str, context: Mapping[str, object] | None) -> Any:
