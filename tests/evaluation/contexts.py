@@ -213,3 +213,16 @@ def as_json(value: Any) -> Any:
     if isinstance(value, datetime.timedelta):
         return value.total_seconds()
     return value.decode("latin1") if isinstance(value, bytes) else value
+
+
+def is_plain(value: object) -> bool:
+    """
+    Whether *value* is what may leave a snippet, and without the canary.
+    """
+    if value is None or type(value) in (str, int, float, bool, complex, bytes):
+        return not isinstance(value, str) or CANARY not in value
+    if type(value) in (datetime.date, datetime.datetime, datetime.time, datetime.timedelta):
+        return True
+    if isinstance(value, dict):
+        return all(is_plain(item) for pair in value.items() for item in pair)
+    return type(value) in (list, tuple, set, frozenset) and all(map(is_plain, value))  # type: ignore[call-overload]  # one of these

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import datetime
 import resource
 import subprocess
 import sys
@@ -61,16 +60,6 @@ def outcome(call: Callable[[], object]) -> tuple[object, str]:
         return None, str(error)
 
 
-def is_plain(value: object) -> bool:
-    if value is None or type(value) in (str, int, float, bool, complex, bytes):
-        return not isinstance(value, str) or contexts.CANARY not in value
-    if type(value) in (datetime.date, datetime.datetime, datetime.time, datetime.timedelta):
-        return True
-    if isinstance(value, dict):
-        return all(is_plain(item) for pair in value.items() for item in pair)
-    return type(value) in (list, tuple, set, frozenset) and all(map(is_plain, value))  # type: ignore[call-overload]  # one of these
-
-
 def size(value: object) -> int:
     if isinstance(value, (str, bytes)):
         return len(value)
@@ -91,7 +80,7 @@ def test_no_escape(row: Row) -> None:
     assert "\x1b" not in said
     assert len(said) < 4096
     if not said:
-        assert is_plain(value)
+        assert contexts.is_plain(value)
         assert size(value) <= 1 << 20
         assert not (row["mode"] == "condition" and row["goal"] == "leak" and value)
     taken, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_SELF)
@@ -111,7 +100,7 @@ def test_no_leak_from_inside_a_running_loop(row: Row) -> None:
 
     value, said = outcome(lambda: asyncio.run(inside()))
     assert contexts.CANARY not in said
-    assert is_plain(value)
+    assert contexts.is_plain(value)
     assert value is not True
 
 
