@@ -67,7 +67,7 @@ def inside(zygote: Zygote, code: str, **header: object) -> Any:
     """
     What *code* gives inside of a worker of *zygote*.
     """
-    worker = zygote.converse(HEADER | header)
+    worker = zygote.converse(HEADER | header, 1 << 20)
     try:
         worker.send(json.dumps({"code": textwrap.dedent(code)}).encode(), time.monotonic() + 10)
         return json.loads(worker.receive(time.monotonic() + 20))
@@ -168,7 +168,7 @@ def test_memory_ends_at_the_limit(ungated: Zygote) -> None:
 
 
 def test_a_worker_nobody_kills_ends_by_itself(ungated: Zygote) -> None:
-    worker = ungated.converse(HEADER | {"seconds": 0.2})
+    worker = ungated.converse(HEADER | {"seconds": 0.2}, 1 << 20)
     try:
         worker.send(json.dumps({"code": "while True: pass"}).encode(), time.monotonic() + 5)
         began = time.monotonic()
@@ -202,10 +202,12 @@ def test_a_worker_that_answers_and_goes_on_is_killed(ungated: Zygote) -> None:
         b'{"call": "unknown", "arguments": [], "named": {}}',
         b'{"call": "known", "arguments": {}, "named": {}}',
         b'{"next": 5}',
+        b'{"value": {"$decimal": "1e99999999"}}',
+        b'{"value": {"$set": [' + b",".join(b"%d" % (n * (2**61 - 1)) for n in range(500)) + b"]}}",
         b'{"error": "raised"}',
         b"[]",
         b"nonsense",
-        b"[" * 100_000,
+        b"[" * 9_000,
         b'{"error": "raised", "type": "\x1b[2J", "text": "x", "line": "y"}',
     ],
 )
@@ -213,10 +215,17 @@ def test_a_worker_that_lies_gives_a_typed_error(
     answer: bytes, ungated: Zygote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_workers, "zygote", lambda: ungated)
-    code = f"os.write(3, struct.pack('<I', {len(answer)}) + {answer[:200]!r} * {1 if len(answer) < 200 else len(answer) // 200})"
+    code = f"data = bytes.fromhex('{answer.hex()}')\nos.write(3, struct.pack('<I', len(data)) + data)"
     with pytest.raises(sandboxkit.SafeEvalError) as caught:
         sandboxkit.safe_eval(code, {"known": _known}, timeout=10)
     assert str(caught.value).isprintable()
+
+
+def test_a_worker_that_says_too_much_is_not_heard(ungated: Zygote, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_workers, "zygote", lambda: ungated)
+    code = "os.write(3, struct.pack('<I', 50 << 20))\nwhile True: os.write(3, bytes(9999))"
+    with pytest.raises(sandboxkit.SafeEvalError, match="worker ended"):
+        sandboxkit.safe_eval(code, timeout=10)
 
 
 def _known() -> None:

@@ -342,6 +342,25 @@ def test_an_exposed_object_goes_along_by_its_attributes(reusing: SafeEvaluator) 
         reusing.expose(Account, "_hidden")
 
 
+def test_an_attribute_that_cannot_be_read_is_told_to_who_uses_it(reusing: SafeEvaluator) -> None:
+    class Broken:
+        @property
+        def value(self) -> int:
+            raise RuntimeError("the secret")
+
+    reusing.expose(Broken, "value")
+    assert reusing.evaluate("len([v])", {"v": Broken()}) == 1
+    with pytest.raises(sk.SafeEvalForbiddenError, match="cannot be read \\(RuntimeError\\)") as caught:
+        reusing.evaluate("v.value", {"v": Broken()})
+    assert "secret" not in str(caught.value)
+
+
+def test_the_names_of_a_context_are_text(reusing: SafeEvaluator) -> None:
+    wrong: Any = {1: 2}
+    with pytest.raises(TypeError, match="names of a context"):
+        reusing.evaluate("1", wrong)
+
+
 def test_a_context_cannot_replace_the_guards(reusing: SafeEvaluator) -> None:
     context = {"_getattr_": getattr, "__builtins__": {"open": open}, "_await_": None}
     with pytest.raises(sk.SafeEvalError):

@@ -5,6 +5,7 @@ Time, memory, size and count: each has a figure, and what passes it ends with it
 from __future__ import annotations
 
 import contextlib
+import decimal
 import gc
 import os
 import re
@@ -213,6 +214,56 @@ def test_an_alarm_of_the_applications_is_put_back() -> None:
     finally:
         signal.signal(signal.SIGALRM, previous)
         signal.setitimer(signal.ITIMER_REAL, *timer)
+
+
+# -- in process ------------------------------------------------------------------------------------
+
+
+def test_in_process_a_loop_ends_in_the_main_thread() -> None:
+    began = time.monotonic()
+    with pytest.raises(sk.SafeEvalTimeoutError):
+        sk.safe_eval(
+            "while True:\n    try:\n        while True:\n            pass\n    except:\n        pass",
+            mode="exec",
+            timeout=0.3,
+            isolation="in-process",
+        )
+    assert time.monotonic() - began < 0.3 + LATE
+
+
+def test_in_process_calls_are_counted() -> None:
+    calls: list[int] = []
+    code = "while True:\n    try:\n        count()\n    except:\n        pass"
+    evaluator = SafeEvaluator(max_host_calls=5, timeout=10, isolation="in-process")
+    with pytest.raises(sk.SafeEvalTimeoutError, match="max_host_calls=5"):
+        evaluator.evaluate(code, {"count": lambda: calls.append(1)}, mode="exec")
+    assert len(calls) == 5
+
+
+def test_enforcement_says_what_holds() -> None:
+    control, grade = sk.Control, sk.Grade
+    held = SafeEvaluator().enforcement()
+    assert held.grade(control.LIMITS_MEMORY) == held.grade(control.SYSCALLS) == grade.ENFORCED
+    assert held.grade(control.PROCESS_ISOLATION) == grade.ENFORCED
+    assert SafeEvaluator(isolation="reuse").enforcement().grade(control.PROCESS_ISOLATION) == grade.PARTIAL
+    weak = SafeEvaluator(isolation="in-process").enforcement()
+    assert weak.grade(control.LIMITS_MEMORY) == weak.grade(control.SYSCALLS) == grade.ABSENT
+    assert weak.grade(control.LIMITS_WALL) == grade.PARTIAL
+
+
+def test_keys_that_collide_cost_the_caller_nothing() -> None:
+    code = "{n * (2 ** 61 - 1): 0 for n in range(3000)}"
+    with SafeEvaluator(timeout=10) as evaluator:
+        began = time.process_time()
+        with pytest.raises(sk.SafeEvalError):
+            evaluator.evaluate(code)
+        assert time.process_time() - began < 0.1
+        assert len(evaluator.evaluate("{n * 7: 0 for n in range(3000)}")) == 3000
+
+
+def test_a_decimal_has_an_end() -> None:
+    with pytest.raises(sk.SafeEvalForbiddenError, match="exponent"):
+        sk.safe_eval("d ** 9999", {"d": decimal.Decimal("1e9")}, timeout=10)
 
 
 # -- nothing is left -----------------------------------------------------------------------------

@@ -26,8 +26,12 @@ __all__ = ["MAX_DEPTH", "CodecError", "Encoder", "decode", "dumps", "loads"]
 MAX_DEPTH = 64
 """How deep lists, dicts and the like may nest."""
 
+MAX_EXPONENT = 9_999
+"""Of a Decimal: `int()` of one with more takes memory by its exponent, not by its text."""
+
 _SMALL = 1 << 62
 _CELL = 16
+_FEW = 256
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 
 
@@ -146,6 +150,8 @@ class Encoder:
         """
         A Decimal by its text.
         """
+        if abs(value.adjusted()) > MAX_EXPONENT:
+            raise CodecError(f"a Decimal with an exponent beyond {MAX_EXPONENT}")
         text = str(value)
         self.charge(len(text))
         return {"$decimal": text}
@@ -178,7 +184,7 @@ _CONTAINERS: dict[type, str | None] = {
 }
 
 
-_write = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_write = json.JSONEncoder(separators=(",", ":"), check_circular=False, ensure_ascii=False).encode
 _read = json.JSONDecoder().decode
 
 
@@ -186,7 +192,7 @@ def dumps(message: object) -> bytes:
     """
     *message* as JSON.
     """
-    return _write(message).encode()
+    return _write(message).encode("utf-8", "surrogatepass")
 
 
 def loads(data: bytes) -> Any:
@@ -197,7 +203,7 @@ def loads(data: bytes) -> Any:
         CodecError: It is no JSON.
     """
     try:
-        return _read(data.decode())
+        return _read(data.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError) as error:
         raise CodecError(f"no message: {type(error).__name__}") from None
 
@@ -233,14 +239,30 @@ def decode(raw: Any, special: Callable[[str, Any], object] | None = None, depth:
 def _tagged(tag: str, raw: dict[str, Any], special: Callable[[str, Any], object] | None, depth: int) -> object:
     body = raw[tag]
     if tag in _SEQUENCES:
-        return _SEQUENCES[tag](decode(item, special, depth) for item in body)
+        items = [decode(item, special, depth) for item in body]
+        return _SEQUENCES[tag](items if tag == "$tuple" else _spread(items))
     if tag == "$dict":
-        return {decode(key, special, depth): decode(item, special, depth) for key, item in body}
+        keys = _spread([decode(key, special, depth) for key, _ in body])
+        return dict(zip(keys, [decode(item, special, depth) for _, item in body], strict=True))
     if tag in _READERS:
         return _READERS[tag](raw)
     if special is not None:
         return special(tag, raw)
     raise CodecError(f"a value of the unknown kind {tag[:40]!r}")
+
+
+def _spread(keys: list[Any]) -> list[Any]:
+    # Numbers can be chosen so that all have one hash; a dict of n of them takes n * n steps.
+    if len(keys) > _FEW and len({hash(key) for key in keys}) * 2 < len(keys):
+        raise CodecError("keys that collide")
+    return keys
+
+
+def _number(raw: dict[str, Any]) -> decimal.Decimal:
+    value = decimal.Decimal(raw["$decimal"])
+    if abs(value.adjusted()) > MAX_EXPONENT:
+        raise ValueError("its exponent is too large")
+    return value
 
 
 def _moment(raw: dict[str, Any]) -> datetime.datetime:
@@ -257,7 +279,7 @@ _READERS: dict[str, Callable[[dict[str, Any]], object]] = {
     "$float": lambda raw: float(raw["$float"]),
     "$bytes": lambda raw: binascii.a2b_base64(raw["$bytes"], strict_mode=True),
     "$complex": lambda raw: complex(*map(float, raw["$complex"])),
-    "$decimal": lambda raw: decimal.Decimal(raw["$decimal"]),
+    "$decimal": _number,
     "$date": lambda raw: datetime.date.fromisoformat(raw["$date"]),
     "$datetime": _moment,
     "$time": _clock,

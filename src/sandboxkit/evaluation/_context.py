@@ -58,6 +58,8 @@ def prepared(context: Mapping[str, object], functions: HostTable, exposed: Expos
     made = encoder(MAX_CONTEXT_BYTES, exposed)
     is_plain = code.isascii()
     for name, value in context.items():
+        if not isinstance(name, str):
+            raise TypeError(f"the names of a context are str, not {type(name).__name__}")
         if is_plain and name not in code:
             continue
         if isinstance(value, types.FunctionType):
@@ -95,7 +97,10 @@ def encoder(limit: int, exposed: Exposed) -> Encoder:
     def foreign(encoder: Encoder, value: object, depth: int) -> object:
         for kind in type(value).__mro__:
             if kind in exposed:
-                fields = {name: getattr(value, name) for name in exposed[kind]}
+                try:
+                    fields = {name: getattr(value, name) for name in exposed[kind]}
+                except Exception as exc:  # noqa: BLE001 - a property's; whoever uses the object is told
+                    return {"$refused": f"a {kind.__name__} whose attributes cannot be read ({type(exc).__name__})"}
                 return {"$record": kind.__name__, "fields": encoder.mapping(fields, depth + 1)}
         if id(value) in _OWN_NAMES and OWN[_OWN_NAMES[id(value)]] is value:
             return {"$own": _OWN_NAMES[id(value)]}

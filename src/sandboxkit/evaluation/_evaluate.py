@@ -47,7 +47,7 @@ class HostError(RuntimeError):
 
 class LimitError(BaseException):
     """
-    A limit of the caller's is passed: its name and figure. No snippet can catch it.
+    A limit is passed; raised by what answers calls. No snippet can catch it.
     """
 
 
@@ -98,6 +98,10 @@ def reply(request: dict[str, Any], ask: Ask, programs: Programs) -> dict[str, ob
             the result in bytes.
         ask: Puts a call of the snippet to the caller.
         programs: What is compiled already.
+
+    Raises:
+        LimitError: As *ask* did. Whatever else is no Exception ends the worker: a snippet
+            has no name for any.
     """
     try:
         values = decode(request["values"], _special)
@@ -107,7 +111,7 @@ def reply(request: dict[str, Any], ask: Ask, programs: Programs) -> dict[str, ob
         return {"value": Encoder(request["limit"], _foreign).encode(value)}
     except MemoryError:
         return {"error": "memory"}
-    except BaseException as error:
+    except Exception as error:
         return _failure(error, request)
 
 
@@ -263,7 +267,7 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in text[:MAX_TEXT])
 
 
-def _failure(error: BaseException, request: dict[str, Any]) -> dict[str, object]:
+def _failure(error: Exception, request: dict[str, Any]) -> dict[str, object]:
     if isinstance(error, ForbiddenError):
         found = {"error": "forbidden", "what": printable(error.what), "why": printable(error.why)}
         return {**found, "line": error.line or _line(error), "column": error.column}
@@ -288,8 +292,6 @@ def _failure(error: BaseException, request: dict[str, Any]) -> dict[str, object]
             "line": None,
             "column": None,
         }
-    if isinstance(error, LimitError):
-        return {"error": "limit", "limit": error.args[0], "figure": error.args[1]}
     if isinstance(error, HostError):
         return {"error": "host", "text": printable(str(error)), "line": _line(error)}
     return {
@@ -300,10 +302,10 @@ def _failure(error: BaseException, request: dict[str, Any]) -> dict[str, object]
     }
 
 
-def _text(error: BaseException) -> str:
+def _text(error: Exception) -> str:
     try:
         return str(error)
-    except BaseException:
+    except Exception:
         return ""
 
 

@@ -94,7 +94,9 @@ class SafeEvaluator:
             _in_process.require_language()
         else:
             _workers.zygote()
-            self._pool = _workers.WorkerPool(memory_bytes, is_reusing=isolation == "reuse", recycle_after=recycle_after)
+            self._pool = _workers.WorkerPool(
+                memory_bytes, max_result_bytes, is_reusing=isolation == "reuse", recycle_after=recycle_after
+            )
 
     def __enter__(self) -> Self:
         return self

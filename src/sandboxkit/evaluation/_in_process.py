@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import anyio.from_thread
 import anyio.to_thread
 
-from sandboxkit.errors import MissingExtraError
+from sandboxkit.errors import MissingExtraError, SafeEvalTimeoutError
 from sandboxkit.evaluation._interrupt import Interrupted, interrupted_at
 from sandboxkit.evaluation._workers import called, called_async, close_streams
 from sandboxkit.model import Control, ControlState, Enforcement, Grade
@@ -31,7 +31,10 @@ ENFORCEMENT = Enforcement(
         Control.NET_NONE: ControlState(Grade.PARTIAL, _GATE),
         Control.PROCESS_ISOLATION: ControlState(Grade.ABSENT, _GATE),
         Control.SYSCALLS: ControlState(Grade.ABSENT, _GATE),
-        Control.LIMITS_WALL: ControlState(Grade.PARTIAL, "by SIGALRM in the main thread; a loop in C runs on"),
+        Control.LIMITS_WALL: ControlState(
+            Grade.PARTIAL,
+            "by SIGALRM in the main thread, and not in a loop in C; what is awaited runs on in its thread",
+        ),
         Control.LIMITS_CPU: ControlState(Grade.PARTIAL, "as limits.wall"),
         Control.LIMITS_MEMORY: ControlState(Grade.ABSENT, "no process of its own, so no limit of its own"),
         Control.LIMITS_OUTPUT: ControlState(Grade.ENFORCED, "the size of a result is bounded while it is encoded"),
@@ -79,18 +82,28 @@ def talk(dialogue: Dialogue) -> Any:
     try:
         with interrupted_at(dialogue.deadline):
             return _replied(dialogue, ask)
-    except (Interrupted, LimitError):
+    except Interrupted:
         raise dialogue.late() from None
+    except LimitError as exc:
+        raise _cause(exc) from None
+
+
+def _cause(error: BaseException) -> BaseException:
+    return error.__cause__ or error
 
 
 def _answered(
     dialogue: Dialogue, message: dict[str, Any], carry_out: Callable[[Call], tuple[bool, Any]]
 ) -> dict[str, object]:
+    from sandboxkit.evaluation._evaluate import LimitError
+
     steps = dialogue.answers(message)
     try:
         step = next(steps)
         while True:
             step = steps.send(carry_out(step))
+    except SafeEvalTimeoutError as exc:
+        raise LimitError from exc  # a snippet could catch the other
     except StopIteration as end:
         answer: dict[str, object] = end.value
         return answer
@@ -99,7 +112,11 @@ def _answered(
 async def talk_async(dialogue: Dialogue) -> Any:
     """
     Carries *dialogue* out in a thread; functions of the caller's run in the event loop.
+
+    At the deadline the thread is left alone: nothing can end it.
     """
+    from sandboxkit.evaluation._evaluate import LimitError
+
     dialogue.begin()
 
     def ask(message: dict[str, Any]) -> object:
@@ -110,5 +127,7 @@ async def talk_async(dialogue: Dialogue) -> Any:
             return await anyio.to_thread.run_sync(_replied, dialogue, ask, abandon_on_cancel=True)
     except TimeoutError:
         raise dialogue.late() from None
+    except LimitError as exc:
+        raise _cause(exc) from None
     finally:
         await close_streams(dialogue)

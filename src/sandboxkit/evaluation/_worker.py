@@ -174,8 +174,9 @@ class Conversation:
     """
 
     def __init__(self) -> None:
-        self._read = json.JSONDecoder().decode
-        self._write = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+        from sandboxkit.evaluation._codec import dumps, loads
+
+        self._loads, self._dumps = loads, dumps
         self._rest = b""
 
     def read(self) -> Any:
@@ -194,7 +195,7 @@ class Conversation:
             missing -= len(pieces[-1])
         data = b"".join(pieces)
         self._rest = data[4 + length :]
-        return self._read(data[4 : 4 + length].decode())
+        return self._loads(data[4 : 4 + length])
 
     def _more(self) -> bytes:
         data = os.read(CONVERSATION, CHUNK)
@@ -206,7 +207,7 @@ class Conversation:
         """
         Sends *message*.
         """
-        body = self._write(message).encode()
+        body = self._dumps(message)
         data = memoryview(struct.pack("<I", len(body)) + body)
         while data:
             data = data[os.write(CONVERSATION, data) :]
@@ -294,7 +295,7 @@ def main() -> None:
     Takes the order from the channel, confines itself, reports, and serves.
     """
     channel = socket.socket(fileno=CHANNEL)
-    os.closerange(OWNER + 1, 1024)
+    os.closerange(OWNER + 1, max(1024, resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
     try:
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN if number != signal.SIGTERM else signal.SIG_DFL)

@@ -35,6 +35,8 @@ UNUSED_ID = 1_900_000_000
 What a worker of a root caller runs as: a uid and gid no system hands out, above those of
 systemd (524288-1879048191).
 """
+FRAME_FACTOR, FRAME_SPARE = 6, 1 << 16
+"""A control character takes one byte of the limit and six of JSON; besides, an error has its texts."""
 MAX_IDLE = 8
 _CLOSING_SECONDS = 0.2
 
@@ -82,12 +84,14 @@ class WorkerPool:
 
     Args:
         memory_bytes: What each may take.
+        max_result_bytes: How large their results may be.
         is_reusing: Whether a worker goes on after an evaluation that succeeded.
         recycle_after: After how many evaluations it is replaced all the same.
     """
 
-    def __init__(self, memory_bytes: int, *, is_reusing: bool, recycle_after: int) -> None:
+    def __init__(self, memory_bytes: int, max_result_bytes: int, *, is_reusing: bool, recycle_after: int) -> None:
         self._memory_bytes = memory_bytes
+        self._max_frame = FRAME_FACTOR * max_result_bytes + FRAME_SPARE
         self._is_reusing = is_reusing
         self._recycle_after = recycle_after
         self._idle: deque[Conversation] = deque()
@@ -109,7 +113,7 @@ class WorkerPool:
             "seconds": None if self._is_reusing else seconds,
             "stays": self._is_reusing,
         }
-        return zygote().converse(header)
+        return zygote().converse(header, self._max_frame)
 
     def give_back(self, worker: Conversation, *, is_good: bool) -> None:
         """

@@ -46,7 +46,6 @@ _START_SECONDS = 20.0
 _END_SECONDS = 5.0
 _RESTARTS = 3
 _FIRST_SPARE_FD = 10
-_MAX_FRAME = 64 << 20
 _CHUNK = 1 << 16
 
 
@@ -57,10 +56,11 @@ class Conversation:
     Not for two threads or tasks at once.
     """
 
-    __slots__ = ("__weakref__", "_buffer", "_patience_ms", "_pidfd", "_sock", "uses")
+    __slots__ = ("__weakref__", "_buffer", "_max_frame", "_patience_ms", "_pidfd", "_sock", "uses")
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, max_frame: int) -> None:
         self._sock = sock
+        self._max_frame = max_frame
         self._buffer = bytearray()
         self._patience_ms = 0
         self._pidfd: int | None = None
@@ -100,7 +100,7 @@ class Conversation:
         buffer = self._buffer
         while len(buffer) >= 4:
             length = int.from_bytes(buffer[:4], "little")
-            if length > _MAX_FRAME:
+            if length > self._max_frame:
                 raise EOFError
             if len(buffer) < 4 + length:
                 return None
@@ -263,9 +263,14 @@ class Zygote:
                 self._standing = self._start()
             return self._standing.report
 
-    def converse(self, header: Mapping[str, object]) -> Conversation:
+    def converse(self, header: Mapping[str, object], max_frame: int) -> Conversation:
         """
-        A conversation with a new worker, which *header* is for.
+        A conversation with a new worker.
+
+        Args:
+            header: What the zygote is told about it.
+            max_frame: The most bytes of one message of the worker's; one that sends more
+                counts as gone.
 
         Raises:
             SetupError: The zygote does not come up, or keeps ending.
@@ -278,7 +283,7 @@ class Zygote:
             try:
                 if standing is not None:
                     socket.send_fds(standing.channel, [message], [theirs.fileno()], socket.MSG_NOSIGNAL)
-                    return Conversation(ours)
+                    return Conversation(ours, max_frame)
             except OSError:
                 self._discard(standing)  # it was idle and ended, or was killed
             except BaseException:
