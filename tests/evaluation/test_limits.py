@@ -324,6 +324,25 @@ def test_what_workers_are_forked_from_is_started_again(reusing: SafeEvaluator) -
     assert reusing.evaluate("1") == 1
 
 
+def test_what_is_idle_ends_and_no_call_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    sk.shutdown()
+    zygote = _workers.zygote()
+    monkeypatch.setattr(zygote, "_order", zygote._order.replace(b'"idle_seconds": 60.0', b'"idle_seconds": 0.05'))
+    with SafeEvaluator(timeout=30) as evaluator:
+        pids = set()
+        for n in range(60):
+            assert evaluator.evaluate("n + 1", {"n": n}) == n + 1
+            pids.add(zygote.pid)
+            time.sleep(0.05)
+    assert len(pids) > 1
+    with SafeEvaluator(timeout=30, isolation="reuse") as evaluator:
+        assert evaluator.evaluate("1") == 1
+        pid = zygote.pid
+        time.sleep(0.3)  # it stays while a worker waits
+        assert Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    sk.shutdown()
+
+
 def test_a_worker_is_recycled() -> None:
     with SafeEvaluator(isolation="reuse", recycle_after=3, timeout=10) as evaluator:
         seen = []

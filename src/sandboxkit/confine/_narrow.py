@@ -38,7 +38,7 @@ NARROW_CALLS = (
 
 WIDE_CALLS = (
     "close close_range dup2 dup3 fcntl getppid pidfd_open poll ppoll prctl prlimit64 recvmsg rseq rt_sigaction seccomp "
-    "sendmsg sendto set_robust_list set_tid_address setitimer setrlimit wait4"
+    "sendmsg sendto set_robust_list set_tid_address setitimer setrlimit shutdown wait4"
 ).split()
 """
 What is needed besides to take requests, to fork, and to give rights up in the fork.

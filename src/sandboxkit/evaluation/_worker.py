@@ -44,6 +44,7 @@ ENCODINGS = ("ascii", "latin-1", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "u
 """Those a snippet can use: each is a module to import."""
 MAX_FRAME = 64 << 20
 CHUNK = 1 << 16
+TICK_MS = 100
 SPARE_SECONDS = 0.3
 """How long after its deadline a worker that nobody killed lives on."""
 
@@ -259,24 +260,43 @@ def become_worker(end: int, header: dict[str, Any], confinement: Confinement, pa
 
 def serve(channel: socket.socket, confinement: Confinement, idle_seconds: float) -> None:
     """
-    Forks a worker for every datagram until the caller is gone or has been idle.
+    Forks a worker for every datagram, until the caller is gone or there was nothing to do
+    for *idle_seconds*.
     """
     poll = select.poll()
     poll.register(channel, select.POLLIN)
     poll.register(OWNER, select.POLLIN)
-    me = os.getpid()
+    is_retiring = False
     while True:
-        ready = {fd for fd, _ in poll.poll(idle_seconds * 1000)}
-        if OWNER in ready or (not ready and not has_children()):
+        ready = {fd for fd, _ in poll.poll(TICK_MS if is_retiring else idle_seconds * 1000)}
+        if OWNER in ready:
             return
-        if CHANNEL not in ready:
-            continue
-        data, fds, _, _ = socket.recv_fds(channel, 4096, 4)
-        if not data:
+        if CHANNEL in ready:
+            if fork_worker(channel, confinement):
+                continue
+            if not is_retiring:
+                return  # the caller let go of it
+            poll.unregister(channel)
+        elif not is_retiring and not has_children():
+            # Closes the door first, and serves who stands in it already.
+            channel.shutdown(socket.SHUT_RD)
+            is_retiring = True
+        elif is_retiring and not has_children():
             return
-        if os.fork() == 0:
-            become_worker(fds[0], json.loads(data), confinement, me)
-        os.close(fds[0])
+
+
+def fork_worker(channel: socket.socket, confinement: Confinement) -> bool:
+    """
+    Forks the worker the next datagram asks for; False where there is none to come.
+    """
+    data, fds, _, _ = socket.recv_fds(channel, 4096, 4)
+    if not data:
+        return False
+    me = os.getpid()
+    if os.fork() == 0:
+        become_worker(fds[0], json.loads(data), confinement, me)
+    os.close(fds[0])
+    return True
 
 
 def has_children() -> bool:
