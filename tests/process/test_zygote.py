@@ -25,7 +25,10 @@ channel.send(b'{"ready": 1}')
 WRONG = {
     "ends at once": ("pass", "does not answer|ended while it started"),
     "is no Python": ("(", "does not answer|ended while it started"),
-    "says an error": ('import socket; c = socket.socket(fileno=3); c.recv(999); c.send(b\'{"error": "no rights"}\')', "no rights"),
+    "says an error": (
+        'import socket; c = socket.socket(fileno=3); c.recv(999); c.send(b\'{"error": "no rights"}\')',
+        "no rights",
+    ),
     "says nonsense": ("import socket; c = socket.socket(fileno=3); c.recv(999); c.send(b'x')", "does not answer"),
 }
 
@@ -51,6 +54,7 @@ def test_one_that_keeps_ending(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="keeps ending"):
         made.converse({}, 99)
     assert made.pid is None
+    made.end()
     assert len(os.listdir("/proc/self/fd")) == before
 
 

@@ -241,6 +241,7 @@ class Zygote:
         self._order = json.dumps({**order, "idle_seconds": IDLE_SECONDS}).encode()
         self._lock = threading.Lock()
         self._standing: _Standing | None = None
+        self._retired: list[_Standing] = []
         _zygotes.add(self)
 
     @property
@@ -250,6 +251,12 @@ class Zygote:
         """
         standing = self._standing
         return standing.pid if standing else None
+
+    def pids(self) -> list[int]:
+        """
+        The ids of all its processes that are there, those among them that are ending.
+        """
+        return [standing.pid for standing in (*self._retired, *filter(None, [self._standing]))]
 
     def report(self) -> dict[str, Any]:
         """
@@ -337,32 +344,44 @@ class Zygote:
         return standing
 
     def _discard(self, standing: _Standing | None) -> None:
+        # It may have closed its door to end when its last workers have: they are others'.
         with self._lock:
-            if standing is None or self._standing is not standing:
-                return
-            self._standing = None
-        _reap(standing)
+            if standing is not None and self._standing is standing:
+                self._standing = None
+                standing.channel.close()
+                self._retired = [old for old in (*self._retired, standing) if not _has_ended(old.pid)]
 
     def end(self) -> None:
         """
         Ends it and every worker of it; the next request starts another.
         """
         with self._lock:
-            standing, self._standing = self._standing, None
-        if standing:
+            ending = [*self._retired, *filter(None, [self._standing])]
+            self._standing, self._retired = None, []
+        for standing in ending:
             _reap(standing)
 
     def drop(self) -> None:
         """
         Forgets it without ending it: what a forked child does with its parent's.
         """
-        standing, self._standing, self._lock = self._standing, None, threading.Lock()
-        if standing:
+        for standing in (*self._retired, *filter(None, [self._standing])):
             standing.channel.close()
+        self._standing, self._retired, self._lock = None, [], threading.Lock()
 
 
 _zygotes: weakref.WeakSet[Zygote] = weakref.WeakSet()
 _conversations: weakref.WeakSet[Conversation] = weakref.WeakSet()
+
+
+def _has_ended(pid: int) -> bool:
+    """
+    Whether the child *pid* is gone; collects it.
+    """
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
 
 
 def _reap(standing: _Standing) -> None:
@@ -379,9 +398,9 @@ def _reap(standing: _Standing) -> None:
 
 def zygote_pids() -> list[int]:
     """
-    The process ids of the zygotes that stand.
+    The process ids of the zygotes that are there.
     """
-    return [pid for zygote in list(_zygotes) if (pid := zygote.pid) is not None]
+    return [pid for zygote in list(_zygotes) for pid in zygote.pids()]
 
 
 def shutdown() -> None:
