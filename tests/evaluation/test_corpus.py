@@ -33,6 +33,8 @@ LATE = 0.5
 """How much later than its deadline a call may come back on a busy machine."""
 QUICK_GOALS = ("leak", "mutation", "object", "control", "errleak", "ctrl")
 SHOWN_PLAIN = [row for row in ESCAPES if row["mode"] in ("expr", "exec") and row["goal"] in QUICK_GOALS]
+DEPENDS = {"attr-walk-12"}
+"""It goes by the loader of `math`, which is built into some interpreters and a file beside others."""
 Row = dict[str, Any]
 
 
@@ -116,7 +118,7 @@ def test_plain_python_lets_every_quick_row_do_its_harm() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(harmless, SHOWN_PLAIN))
-    assert [row["id"] for row, is_harmless in zip(SHOWN_PLAIN, found, strict=True) if is_harmless] == []
+    assert {row["id"] for row, is_harmless in zip(SHOWN_PLAIN, found, strict=True) if is_harmless} <= DEPENDS
 
 
 @pytest.mark.parametrize("row", ORDINARY, ids=lambda row: row["id"])

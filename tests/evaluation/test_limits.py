@@ -113,6 +113,15 @@ def test_a_result_has_a_size() -> None:
             evaluator.interpolate("{{ 'a' * 500 }}{{ 'a' * 501 }}")
 
 
+def test_a_source_has_a_length_and_is_not_sent_beyond_it() -> None:
+    began = time.monotonic()
+    with pytest.raises(sk.SafeEvalForbiddenError, match="20000 is the most"):
+        sk.safe_eval("[" + "x," * 10**7 + "]", {"x": 1}, timeout=0.5)
+    with pytest.raises(sk.SafeEvalForbiddenError, match="200000 is the most"):
+        sk.safe_interpolate("{{ x }}" * 10**6, {"x": 1}, timeout=0.5)
+    assert time.monotonic() - began < LATE
+
+
 @pytest.mark.parametrize("limit", ["timeout", "memory_bytes", "max_result_bytes", "max_host_calls"])
 def test_a_limit_is_greater_than_nothing(limit: str) -> None:
     limits: dict[str, Any] = {limit: 0}

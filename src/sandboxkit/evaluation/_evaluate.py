@@ -21,7 +21,7 @@ from sandboxkit.evaluation._language import (
     namespace,
     shown,
 )
-from sandboxkit.evaluation._tables import OWN
+from sandboxkit.evaluation._tables import MAX_TEMPLATE, OWN
 from sandboxkit.evaluation._template import FILTERS, Field, TemplateError, split
 
 TYPE_CHECKING = False  # as in typing, whose import is spared in the worker
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["HostError", "LimitError", "Programs", "reply"]
 
 MAX_TEXT = 300
-MAX_TEMPLATE = 200_000
 CACHED = 512
 
 

@@ -8,10 +8,11 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, Literal, Self, final
 
-from sandboxkit.errors import SafeEvalError, SetupError
+from sandboxkit.errors import SafeEvalError, SafeEvalForbiddenError, SetupError
 from sandboxkit.evaluation import _in_process, _workers
 from sandboxkit.evaluation._context import prepared
 from sandboxkit.evaluation._dialogue import Bounds, Dialogue
+from sandboxkit.evaluation._tables import MAX_SOURCE, MAX_TEMPLATE
 from sandboxkit.model import AuditEvent, Control, ControlState, Enforcement, Grade
 
 if TYPE_CHECKING:
@@ -221,6 +222,10 @@ class SafeEvaluator:
     def _dialogue(self, mode: str, code: str, context: Mapping[str, object] | None) -> Dialogue:
         if not isinstance(code, str):
             raise TypeError(f"what is evaluated is a str, not a {type(code).__name__}")
+        longest = MAX_TEMPLATE if mode == "template" else MAX_SOURCE
+        if len(code) > longest:  # nor does it cross: that alone could take longer than its deadline
+            what = "template" if mode == "template" else "source"
+            raise SafeEvalForbiddenError(what, f"{len(code)} characters; {longest} is the most")
         return Dialogue(
             mode, code, prepared(context or {}, self._functions, self._exposed, code), self._exposed, self._bounds
         )

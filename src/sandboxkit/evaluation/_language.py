@@ -25,7 +25,7 @@ from _string import formatter_parser  # type: ignore[import-not-found]  # what s
 from RestrictedPython.Guards import guarded_iter_unpack_sequence, guarded_unpack_sequence
 from RestrictedPython.transformer import RestrictingNodeTransformer, copy_locations
 
-from sandboxkit.evaluation._tables import ATTRIBUTES, BUILTINS, CLASS_ATTRIBUTES, MODULES, STANDARD_NAMES
+from sandboxkit.evaluation._tables import ATTRIBUTES, BUILTINS, CLASS_ATTRIBUTES, MAX_SOURCE, MODULES, STANDARD_NAMES
 
 TYPE_CHECKING = False  # as in typing, whose import is spared in the worker
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_DEPTH",
     "MAX_NODES",
-    "MAX_SOURCE",
     "ForbiddenError",
     "HostCall",
     "HostFunction",
@@ -49,8 +48,6 @@ __all__ = [
     "shown",
 ]
 
-MAX_SOURCE = 20_000
-"""Characters of one snippet. Checked before parsing, which takes hundreds of bytes for each."""
 MAX_NODES = 5_000
 MAX_DEPTH = 80
 FILENAME = "<snippet>"

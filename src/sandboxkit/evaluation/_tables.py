@@ -20,7 +20,22 @@ import math
 import re
 import string
 
-__all__ = ["ATTRIBUTES", "BUILTINS", "CLASS_ATTRIBUTES", "MODULES", "OWN", "STANDARD_NAMES"]
+__all__ = [
+    "ATTRIBUTES",
+    "BUILTINS",
+    "CLASS_ATTRIBUTES",
+    "MAX_SOURCE",
+    "MAX_TEMPLATE",
+    "MODULES",
+    "OWN",
+    "STANDARD_NAMES",
+]
+
+
+MAX_SOURCE = 20_000
+"""Characters of one snippet. Checked before parsing, which takes hundreds of bytes for each."""
+MAX_TEMPLATE = 200_000
+"""Characters of one template, in which each expression is a snippet."""
 
 
 def _public(kind: type, *without: str) -> frozenset[str]:
