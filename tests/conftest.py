@@ -40,6 +40,16 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return name
 
 
+@pytest.fixture(autouse=True)
+def state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """
+    Where quarantines are made, for as long as the test; made only once it is needed.
+    """
+    directory = tmp_path_factory.getbasetemp().resolve() / "state"
+    monkeypatch.setenv("XDG_STATE_HOME", str(directory))
+    return directory
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

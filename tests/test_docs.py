@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from sandboxkit import errors
 from sandboxkit.cli import main
 from sandboxkit.cli._exit import Exit
 from sandboxkit.policy import PolicyRule, RuleConstraints
+from sandboxkit.testing.conformance import BEHAVIOURS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 SNIPPETS = sorted((DOCS / "snippets").glob("*.py"))
@@ -120,7 +122,7 @@ def test_the_reference_has_every_public_name() -> None:
 
 
 def test_the_reference_has_every_control() -> None:
-    page = (DOCS / "reference" / "enforcement.md").read_text()
+    page = (DOCS / "reference" / "enforcement.md").read_text().partition("\n## ")[0]
     assert re.findall(r"^\| `([\w.]+)` \|", page, re.MULTILINE) == [str(control) for control in sandboxkit.Control]
 
 
@@ -132,8 +134,16 @@ def test_the_reference_has_every_exit_code_and_verb(capsys: pytest.CaptureFixtur
     assert verbs == re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
 
 
+def test_the_table_of_what_is_enforced_where_is_current() -> None:
+    page = DOCS / "reference" / "enforced-where.md"
+    script = runpy.run_path(str(DOCS / "hooks" / "enforced_where.py"))
+    assert page.read_text() == script["page"](), "run: python docs/hooks/enforced_where.py"
+
+
 def test_every_test_a_page_names_exists() -> None:
     for page in DOCS.rglob("*.md"):
         for path, name in re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page.read_text()):
-            assert not name or f"def {name}(" in (DOCS.parent / path).read_text(), f"{page.name}: {path}::{name}"
+            is_behaviour = "/conformance/" in path and name.removeprefix("test_") in BEHAVIOURS
+            is_there = is_behaviour or f"def {name}(" in (DOCS.parent / path).read_text()
+            assert not name or is_there, f"{page.name}: {path}::{name}"
             assert (DOCS.parent / path).is_file(), f"{page.name}: {path}"

@@ -55,6 +55,13 @@ SHOWN = {
         "endless        does not count: ended by timeout=0.5",
         "Dear Alice: 120.50 less 10% is 108.45.",
     ],
+    "explain.py": [
+        "attempt 1: 2 refused",
+        'write ./sorted/numbers: EROFS\n    would be allowed by: filesystem.write = ["./sorted"]',
+        "attempt 2: 1 refused",
+        "write ./.git/hooks/pre-commit: EROFS\n    would be allowed by: nothing",
+        "made: ['1', '2', '3']",
+    ],
     "custom_rules/show.py": ["sandbox -> ask", "ask -> deny", "deny -> deny", "make test: in a box"],
 }
 

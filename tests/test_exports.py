@@ -80,6 +80,34 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert done.stdout == "[]\n"
 
 
+def test_the_package_needs_no_pytest() -> None:
+    code = "import sys; sys.modules['pytest'] = None; import sandboxkit as sk; [getattr(sk, n) for n in sk.__all__]"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    testing = "\ntry: import sandboxkit.testing.conformance\nexcept sk.MissingExtraError as exc: print(exc)"
+    done = subprocess.run([sys.executable, "-c", code + testing], capture_output=True, text=True, check=True)
+    assert done.stdout == "sandboxkit.testing needs an optional dependency: pip install 'sandboxkit[testing]'\n"
+
+
+def test_the_conformance_suite_exports_behaviours_and_fixtures_alone() -> None:
+    from sandboxkit.testing import conformance
+    from sandboxkit.testing.conformance._fixtures import FIXTURES
+
+    rest = set(conformance.__all__) - {f"test_{name}" for name in conformance.BEHAVIOURS} - set(FIXTURES)
+    assert rest == {
+        "BEHAVIOURS",
+        "Behaviour",
+        "application",
+        "asking_less",
+        "loop",
+        "private_tmp",
+        "secrets",
+        "servers",
+        "short",
+    }
+    assert [name for name in conformance.__all__ if not hasattr(conformance, name)] == []
+    assert {"backend_factory", "deviations"} & set(conformance.__all__) == set(), "these are the user's"
+
+
 def _loads(command: str) -> list[str]:
     """
     Which of the grammar's packages a fresh interpreter has loaded once it decided about *command*.

@@ -670,3 +670,39 @@ async def test_advice_has_no_side_effects(tmp_path: Path) -> None:
     assert router.should_sandbox("npm install", cwd=tmp_path).sandbox
     assert router.evaluate("npm install", cwd=tmp_path).action is PolicyAction.SANDBOX
     assert events(router) == []
+
+
+# -- explained --
+
+
+async def test_a_refusal_is_explained_and_recorded(tmp_path: Path) -> None:
+    router = AutoSandboxRouter()
+    spec = SandboxSpec.read_only(tmp_path)
+    result = (await router.route("touch made", spec=spec, cwd=tmp_path, explain=True)).result
+    assert (result.explained, result.explain_gap) == (True, "")
+    (found,) = result.violations
+    assert (found.kind, found.target, found.spec_line) == (
+        "write",
+        f"{tmp_path.resolve()}/made",
+        f'filesystem.write = ["{tmp_path.resolve()}"]',
+    )
+    assert json.loads(json.dumps(result.to_dict()))["violations"] == [found.to_dict()]
+    assert [event["violations"] for event in events(router) if event["kind"] == "finished"] == [
+        [f"write {found.target}"]
+    ]
+
+
+async def test_without_a_box_there_is_nothing_to_explain(tmp_path: Path) -> None:
+    routed = await AutoSandboxRouter().route("ls", cwd=tmp_path, explain=True)
+    assert (routed.mode, routed.result.explained) == ("direct", False)
+    assert "without a box" in routed.result.explain_gap
+
+
+async def test_a_backend_that_cannot_explain_is_named(tmp_path: Path) -> None:
+    registry = SandboxRegistry()
+    registry.register(RawBwrap())
+    router = AutoSandboxRouter(registry=registry)
+    spec = SandboxSpec.read_only(tmp_path, allow_degraded=frozenset(Control))
+    result = (await router.route("touch made", spec=spec, cwd=tmp_path, explain=True)).result
+    assert (result.explained, result.violations) == (False, ())
+    assert result.explain_gap == "backend 'raw-bwrap' does not say what it refuses"

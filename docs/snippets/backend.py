@@ -62,7 +62,11 @@ class UnshareBox(sk.Sandbox):
         cwd: str | None = None,
         timeout: float | None = None,
         environment: Mapping[str, str] | None = None,
+        explain: bool = False,
+        discard: bool = False,
     ) -> sk.ExecResult:
+        if discard:
+            raise sk.BackendError("this backend cannot discard what a command writes; use another")
         passed = self._spec.environment.apply(os.environ) if environment is None else environment
         plan = self._backend.plan(Invocation(tuple(argv), tuple(passed.items()), cwd), self._spec, Facts())
         start = monotonic()

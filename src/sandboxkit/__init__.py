@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         GrantStoreError,
         IsolationError,
         LaunchError,
+        LeftBehindWarning,
         MissingExtraError,
         NoBackendError,
         PluginError,
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
         safe_eval_condition,
         safe_interpolate,
     )
+    from sandboxkit.learning import Lesson, learn_spec
     from sandboxkit.model import (
         Advice,
         ApprovalOffer,
@@ -158,6 +160,8 @@ __all__ = [
     "IsolationError",
     "JsonlAudit",
     "LaunchError",
+    "LeftBehindWarning",
+    "Lesson",
     "Limits",
     "MemoryAudit",
     "MissingExtraError",
@@ -203,6 +207,7 @@ __all__ = [
     "get_active_sandbox_backend",
     "get_exec_policy",
     "initialize_exec_policy",
+    "learn_spec",
     "list_sandbox_backends",
     "open_sandbox",
     "permit",
@@ -247,6 +252,7 @@ _ROOMS = {
         "safe_eval_condition",
         "safe_interpolate",
     ),
+    "learning": ("Lesson", "learn_spec"),
     "model": (
         "Advice",
         "ApprovalOffer",

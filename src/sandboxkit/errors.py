@@ -37,6 +37,10 @@ builtin, so callers may catch either.
     └── ResultError                           raised by `ExecResult.check()` only
         ├── CommandFailedError(RuntimeError)
         └── CommandTimeoutError(TimeoutError)
+
+One warning, for what nobody is there to be told by an exception:
+
+    LeftBehindWarning(UserWarning)            a run whose application was killed left something
 """
 
 from __future__ import annotations
@@ -64,6 +68,7 @@ __all__ = [
     "GrantStoreError",
     "IsolationError",
     "LaunchError",
+    "LeftBehindWarning",
     "MissingExtraError",
     "NoBackendError",
     "PluginError",
@@ -499,6 +504,13 @@ class SafeEvalMemoryError(SafeEvalError, MemoryError):
 
     def __str__(self) -> str:
         return self.problem
+
+
+class LeftBehindWarning(UserWarning):
+    """
+    An application was killed while its box ran, and what the box had made under a
+    protected name was found, and moved away, by the next one that opens a box.
+    """
 
 
 class ResultError(SandboxError):

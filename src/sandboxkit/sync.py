@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from sandboxkit.backends import Sandbox as AsyncSandbox
-    from sandboxkit.model import Enforcement, ExecResult, RouteResult, SandboxSpec
+    from sandboxkit.learning import Lesson
+    from sandboxkit.model import Approver, Enforcement, ExecResult, RouteResult, SandboxSpec
+    from sandboxkit.policy import ExecPolicy
     from sandboxkit.router import AutoSandboxRouter
 
 __all__ = ["Sandbox", "open_sandbox", "route", "run"]
@@ -277,6 +279,8 @@ class Sandbox:
         cwd: str | None = None,
         timeout: float | None = None,
         environment: Mapping[str, str] | None = None,
+        explain: bool = False,
+        discard: bool = False,
     ) -> ExecResult:
         """
         Runs *argv* to its end. No shell reads it. See `sandboxkit.Sandbox.run`.
@@ -285,8 +289,10 @@ class Sandbox:
             ShutDownError: The interpreter is ending, or this process was forked after
                 the box was opened.
         """
+        # An older backend may not know what nobody asks for.
+        asked = {name: True for name, wanted in (("explain", explain), ("discard", discard)) if wanted}
         return self._loop.call(
-            lambda: self._box.run(argv, stdin=stdin, cwd=cwd, timeout=timeout, environment=environment)
+            lambda: self._box.run(argv, stdin=stdin, cwd=cwd, timeout=timeout, environment=environment, **asked)
         )
 
 
@@ -306,6 +312,42 @@ def open_sandbox(spec: SandboxSpec) -> Iterator[Sandbox]:
         yield Sandbox(box, loop)
 
 
+def learn_spec(
+    command: str | Sequence[str],
+    *,
+    approver: Approver,
+    base: SandboxSpec | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    stdin: bytes | None = None,
+    timeout: float | None = None,
+    max_runs: int = 50,
+    policy: ExecPolicy | None = None,
+    on_run: Callable[[int, ExecResult], object] | None = None,
+) -> Lesson:
+    """
+    The smallest spec under which *command* exits with 0; `sandboxkit.learn_spec` for
+    programs without an event loop. *on_run* is called from the loop's thread.
+
+    Raises:
+        ShutDownError: The interpreter is ending.
+    """
+    from sandboxkit.learning import learn_spec as learn_on_loop
+
+    return _shared.loop().call(
+        lambda: learn_on_loop(
+            command,
+            approver=approver,
+            base=base,
+            cwd=cwd,
+            stdin=stdin,
+            timeout=timeout,
+            max_runs=max_runs,
+            policy=policy,
+            on_run=on_run,
+        )
+    )
+
+
 def route(
     command: str | Sequence[str],
     *,
@@ -314,6 +356,7 @@ def route(
     stdin: bytes | None = None,
     cwd: str | os.PathLike[str] | None = None,
     timeout: float | None = None,
+    explain: bool = False,
 ) -> RouteResult:
     """
     Runs *command* and says where it ran and why; `AutoSandboxRouter.route` for programs
@@ -325,7 +368,9 @@ def route(
     from sandboxkit.router import default_router
 
     chosen = router if router is not None else default_router()
-    return _shared.loop().call(lambda: chosen.route(command, spec=spec, stdin=stdin, cwd=cwd, timeout=timeout))
+    return _shared.loop().call(
+        lambda: chosen.route(command, spec=spec, stdin=stdin, cwd=cwd, timeout=timeout, explain=explain)
+    )
 
 
 def run(
@@ -336,6 +381,7 @@ def run(
     stdin: bytes | None = None,
     cwd: str | os.PathLike[str] | None = None,
     timeout: float | None = None,
+    explain: bool = False,
 ) -> ExecResult:
     """
     Runs *command*; `sandboxkit.run` for programs without an event loop.
@@ -345,4 +391,4 @@ def run(
     Raises:
         ShutDownError: The interpreter is ending.
     """
-    return route(command, spec=spec, router=router, stdin=stdin, cwd=cwd, timeout=timeout).result
+    return route(command, spec=spec, router=router, stdin=stdin, cwd=cwd, timeout=timeout, explain=explain).result

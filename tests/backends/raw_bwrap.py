@@ -59,6 +59,8 @@ class RawBox(Sandbox):
         cwd: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - the contract's
         environment: Mapping[str, str] | None = None,
+        explain: bool = False,
+        discard: bool = False,
     ) -> ExecResult:
         fd = os.memfd_create("filter")
         os.write(fd, ALLOW_EVERYTHING)

@@ -426,11 +426,11 @@ def test_a_verification_never_raises_a_grade() -> None:
 
 def test_the_default_registry_shares_what_was_found_out() -> None:
     one, two = SandboxRegistry.default(), SandboxRegistry.default()
-    assert [entry.name for entry in one._entries] == ["bubblewrap"]
+    assert [entry.name for entry in one._entries] == ["bubblewrap", "landlock"]
     assert one._entries[0] is two._entries[0]
     two.register(backend("mine"), 500)
-    assert [entry.name for entry in one._entries] == ["bubblewrap"]
-    assert [entry.name for entry in two._entries] == ["mine", "bubblewrap"]
+    assert [entry.name for entry in one._entries] == ["bubblewrap", "landlock"]
+    assert [entry.name for entry in two._entries] == ["mine", "bubblewrap", "landlock"]
 
 
 def test_the_contract_cannot_be_half_kept() -> None:

@@ -26,18 +26,30 @@ def test_doctor_shows_the_machine_and_the_backends(cli: Cli) -> None:
     assert platform.release() in features["kernel"]["state"]
     assert [name for name in features if name not in out] == []
     assert [backend["name"] for backend in found["backends"] if backend["name"] not in out] == []
-    assert done.returncode == (0 if any(backend["available"] for backend in found["backends"]) else 1)
+    assert done.returncode == (
+        0 if any(backend["available"] and not backend["missing"] for backend in found["backends"]) else 1
+    )
     assert [backend for backend in found["backends"] if not backend["available"] and not backend["remedy"]] == []
+    keeps = [backend["name"] for backend in found["backends"] if backend["available"] and not backend["missing"]]
+    assert found["default_backend"] == next(iter(keeps), None)
+    assert (found["status"], done.returncode) == (("done", 0) if keeps else ("found_wanting", 1))
+    if keeps:
+        assert out.splitlines()[-1] == f"a default spec runs in {keeps[0]}: commands can be run in a box here"
 
 
 @pytest.mark.requires("bubblewrap")
-def test_doctor_ends_with_1_where_nothing_is_available(cli: Cli) -> None:
+def test_doctor_ends_with_1_where_no_backend_keeps_every_spec(cli: Cli) -> None:
     needed = sorted({sys.prefix, sys.base_prefix, *filter(os.path.isdir, sys.path)})
     reads = [word for path in needed for word in ("--read", path)]
     code = f"import sys; sys.path[:] = {sys.path!r}; from sandboxkit.cli import main; sys.exit(main(['doctor']))"
     done = cli("run", *reads, "--", sys.executable, "-c", code)  # in a box no box can be made
     assert (done.returncode, done.stderr) == (1, b"")
-    assert b"no backend is available, so nothing will be run here" in done.stdout
+    *_, why, said = done.stdout.splitlines()
+    assert why.startswith(
+        (b"a default spec does not run in bubblewrap: ", b"a default spec does not run in landlock: ")
+    )
+    only = b"commands can be run here only under a spec with allow_degraded = ['process.isolation'"
+    assert said.startswith((only, b"no backend is available, so nothing will be run here"))  # a kernel without Landlock
 
 
 def test_doctor_warns_of_code_of_ours_in_the_working_directory(cli: Cli, tmp_path: Path) -> None:

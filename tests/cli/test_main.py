@@ -97,10 +97,10 @@ def test_output_that_cannot_be_written_is_said(words: tuple[str, ...]) -> None:
 
 def test_every_error_has_a_code_of_its_own_kind() -> None:
     listed = [kind for kind, _ in _TABLE]
-    for name in errors.__all__:
-        kind = getattr(errors, name)
+    kinds = [kind for name in errors.__all__ if not issubclass(kind := getattr(errors, name), Warning)]
+    for kind in kinds:
         first = next(row for row in listed if issubclass(kind, row))
-        assert all(not issubclass(first, later) for later in listed[: listed.index(first)]), name
+        assert all(not issubclass(first, later) for later in listed[: listed.index(first)]), kind
     assert exit_of(ValueError()) is Exit.INTERNAL
     assert list(reserved()) == list(range(118, 126))
     assert "118 to 125" in EPILOG

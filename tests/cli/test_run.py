@@ -394,3 +394,37 @@ def test_an_output_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     assert done.returncode == 125
     assert b"No space left" in done.stderr
     assert b"Traceback" not in done.stderr
+
+
+def test_explain_says_what_was_refused_and_the_line_that_allows_it(cli: Cli, tmp_path: Path) -> None:
+    here = tmp_path.resolve()
+    done = cli("run", "--explain", "--", "/bin/sh", "-c", "echo x >made")
+    assert done.returncode == 2
+    said = done.stderr.decode()
+    assert (
+        f"sandboxkit: refused write: {here}/made: openat by /usr/bin/dash got EROFS: the box may only read it\n" in said
+    )
+    assert f'  to allow it: filesystem.write = ["{here}"]\n' in said
+    spec = tmp_path / "box.toml"
+    spec.write_text(f'filesystem.write = ["{here}"]\n')
+    done = cli("run", "--explain", "--spec", "box.toml", "--", "/bin/sh", "-c", "echo x >made")
+    assert (done.returncode, done.stderr) == (0, b"sandboxkit: it was refused nothing that you may do yourself\n")
+    assert (tmp_path / "made").read_text() == "x\n"
+
+
+def test_explain_as_json_carries_every_refusal(cli: Cli, tmp_path: Path) -> None:
+    found = record(cli("run", "--json", "--explain", "--", "/bin/sh", "-c", "echo x >made"))["result"]
+    assert (found["explained"], found["explain_gap"]) == (True, "")
+    (violation,) = found["violations"]
+    assert violation == {
+        "kind": "write",
+        "target": f"{tmp_path.resolve()}/made",
+        "detail": "openat by /usr/bin/dash got EROFS: the box may only read it",
+        "spec_line": f'filesystem.write = ["{tmp_path.resolve()}"]',
+        "call": "openat",
+        "error": "EROFS",
+        "program": "/usr/bin/dash",
+        "count": 1,
+    }
+    plain = record(cli("run", "--json", "--", "/bin/sh", "-c", "echo x >made"))["result"]
+    assert (plain["explained"], plain["explain_gap"], plain["violations"]) == (False, "", [])

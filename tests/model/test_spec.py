@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sandboxkit import FilesystemPolicy, Limits, SandboxSpec, SpecError
+from sandboxkit import Control, EnvironmentPolicy, FilesystemPolicy, Grade, Limits, SandboxSpec, SpecError
 from sandboxkit.model import Access, strictest
 
 if TYPE_CHECKING:
@@ -84,3 +84,55 @@ def test_a_denial_inside_a_denial_is_left_out() -> None:
 def test_a_field_cannot_be_changed_afterwards() -> None:
     with pytest.raises(ValueError, match="frozen"):
         FilesystemPolicy().base = "system"
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ("shellrc", "'shellrc' is no protection set; did you mean 'shell-rc'; a path starts with ./ or /"),
+        ("Makefile", "a path starts with ./ or /"),
+        ("../x", "a path starts with ./ or /"),
+        ("./a/../b", "not in normal form"),
+        ("./", "not in normal form"),
+        ("/a//b", "not in normal form"),
+        ("./a\0", "NUL byte"),
+    ],
+)
+def test_a_wrong_entry_of_protect_is_named(entry: str, problem: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        FilesystemPolicy(protect=frozenset({entry}))
+    assert problem in caught.value.problems[0]
+
+
+def test_protection_only_grows() -> None:
+    one, two = (FilesystemPolicy(protect=frozenset(entries)) for entries in ({"ci", "./a"}, {"/b/*"}))
+    assert one.tighten(two).protect == {"git", "ci", "./a", "/b/*"}
+
+
+def test_a_command_starts_in_no_denied_directory() -> None:
+    spec = SandboxSpec(filesystem=FilesystemPolicy(write=("/a", "/b"), deny=("/a",)))
+    assert spec.starting_places("/", "/home") == ("/b", "/home")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        SandboxSpec(),
+        SandboxSpec(filesystem=FilesystemPolicy(read=("/a", "/b c"), write=('/q"\\',), deny=("/a/d",))),
+        SandboxSpec(
+            limits=Limits(wall=5, processes=3),
+            environment=EnvironmentPolicy(set={"A.b": "x\x7f\n"}),
+            require={Control.FS_WRITE: Grade.ENFORCED},
+            allow_degraded=frozenset({Control.PROCESS_ISOLATION}),
+        ),
+    ],
+)
+def test_a_written_spec_is_read_as_the_same(spec: SandboxSpec, tmp_path: Path) -> None:
+    file = tmp_path / "box.toml"
+    file.write_text(spec.to_toml())
+    assert SandboxSpec.from_file(file) == spec
+
+
+def test_what_toml_cannot_say_is_named() -> None:
+    with pytest.raises(SpecError, match=r"limits\.wall: TOML has no way to write None; give it as JSON"):
+        SandboxSpec(limits=Limits(wall=None)).to_toml()

@@ -234,3 +234,28 @@ def test_a_mapping_with_a_base_resolves_paths(tmp_path: Path) -> None:
             SandboxSpec.from_dict({"filesystem": {"read": [path]}}, base=tmp_path)
     with pytest.raises(SpecError, match="longer than a path can be"):
         SandboxSpec.from_dict({"filesystem": {"read": ["x" * 5000]}}, base=tmp_path)
+
+
+def test_a_pattern_to_read_or_write_is_expanded_and_one_to_deny_is_kept(tmp_path: Path) -> None:
+    base = tmp_path.resolve()
+    for name in ("a/x.csv", "a/b/y.csv", "a/.hidden.csv", "a/z.txt"):
+        (base / name).parent.mkdir(parents=True, exist_ok=True)
+        (base / name).touch()
+    (base / "a/loop").symlink_to(".")
+    spec = SandboxSpec.from_dict(
+        {"filesystem": {"read": ["glob:a/**/*.csv"], "write": [f"glob:{base}/a/*.txt"], "deny": ["glob:./**/.env"]}},
+        base=base,
+    )
+    assert spec.filesystem.read == tuple(f"{base}/a/{name}" for name in (".hidden.csv", "b/y.csv", "x.csv"))
+    assert spec.filesystem.write == (f"{base}/a/z.txt",)
+    assert spec.filesystem.deny == (f"glob:{base}/**/.env",)
+
+
+def test_a_pattern_stands_only_where_it_is_kept() -> None:
+    with pytest.raises(SpecError) as caught:
+        SandboxSpec.from_dict({"filesystem": {"read": ["glob:/a/*"], "deny": ["glob:/a", "glob:b/*"]}})
+    assert [problem.split(": ")[0] for problem in caught.value.problems] == [
+        "filesystem.read[0]",
+        "filesystem.deny[0]",
+        "filesystem.deny[1]",
+    ]

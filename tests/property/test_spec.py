@@ -24,6 +24,7 @@ from sandboxkit.model import (
 
 PATHS = ["/", *("/" + "/".join(names) for length in (1, 2, 3) for names in product("ab", repeat=length))]
 """Enough to hold every order of nested paths."""
+GLOBS = ["glob:/a/*", "glob:/**/b", "glob:/a/b/[ab]"]
 NAMES = ["A", "AB", "ABC", "B", "PATH", "PATHS"]
 PATTERNS = [*NAMES, "*", "A*", "AB*", "P*"]
 SETS = ["shell-rc", "ide", "ci"]
@@ -35,7 +36,7 @@ filesystems = st.builds(
     base=st.sampled_from(["system", "tools"]),
     read=paths,
     write=paths,
-    deny=paths,
+    deny=st.builds(lambda plain, patterns: plain + patterns, paths, st.lists(st.sampled_from(GLOBS), max_size=2)),
     protect=st.frozensets(st.sampled_from(SETS)),
     tmp_bytes=st.integers(MIB, 4 * MIB),
     allow_host_interpreter_writes=st.booleans(),
@@ -81,6 +82,7 @@ def _sees_at_most(one: FilesystemPolicy, other: FilesystemPolicy) -> bool:
         all(access_of(path, mine) <= access_of(path, theirs) for path in PATHS)
         and bases.index(one.base) <= bases.index(other.base)
         and one.protect >= other.protect
+        and set(one.denied_patterns()) >= set(other.denied_patterns())
         and one.tmp_bytes <= other.tmp_bytes
         and one.allow_host_interpreter_writes <= other.allow_host_interpreter_writes
     )

@@ -4,7 +4,8 @@ Whether what our reader saw of a text covers what somebody else saw of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["Tally", "fits", "may_run_more", "shortened", "uncovered"]
 
 Word: TypeAlias = str | Unknown | None
+
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+"""What bash assigns to; shfmt takes `x{a,b}=1` and `*=1` for assignments too."""
 
 _NOT_OWN = Setting.TEXT
 """Text handed to another program is no part of the shell's own; what is only suspected stands beside it."""
@@ -94,7 +98,8 @@ def uncovered(theirs: Sequence[Seen], command: Command) -> list[str]:
     redirects = [each for part in own for each in part.redirects]
     wanted = [each for each in theirs if each.words]
     problems = [f"no part for {_shown(wanted[index].words)}" for index in _unmatched(wanted, own)]
-    problems += [f"no assignment of {name}" for each in theirs for name in each.assigned if name not in assigned]
+    names = [name for each in theirs for name in each.assigned if _NAME.fullmatch(name)]
+    problems += [f"no assignment of {name}" for name in names if name not in assigned]
     problems += [
         f"no redirection {operator}{target}"
         for each in theirs
@@ -164,8 +169,15 @@ def _match(theirs: tuple[str | None, ...], ours: tuple[Word, ...]) -> bool:
         or (_may_be_none(mine) and _match(theirs, ours[1:]))
         or (_may_be_many(first) and _match(theirs, ours[1:]))
         or (_same(first, mine) and _match(theirs[1:], ours[1:]))
-        or (_may_be_many(mine) and _same(first, mine) and _match(theirs[1:], ours))
+        or (_may_be_many(mine) and _same(first, mine) and _match(theirs[1:], (_next(mine), *ours[1:])))
     )
+
+
+def _next(word: Word) -> Word:
+    """
+    What is known of the words that *word* stands for behind the first.
+    """
+    return replace(word, known="") if isinstance(word, Unknown) else word
 
 
 def _may_be_none(word: Word) -> bool:

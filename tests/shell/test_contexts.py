@@ -125,3 +125,37 @@ def test_known_words_are_those_of_bash_in_every_place(text: str) -> None:
     found, is_refused = calls(text)
     assert not is_refused
     assert set(found) <= {part.argv for part in command.parts}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[ -f\nrm\n]",
+        "[ a -o\nrm ]",
+        "[ !\nrm ]",
+        "[\nrm ]",
+        "[ a =\nrm ]",
+        "[ a\n-o b ]",
+        "[ a \n]",
+        "if [ -n\nrm ]; then :; fi",
+    ],
+)
+def test_a_line_ends_within_single_brackets_as_anywhere(text: str) -> None:
+    assert parse(text).opaque is not None
+
+
+@pytest.mark.parametrize("text", ["[[ a\n&& b ]]", '[ "a\nb" ]', "[ a = b \\\n-o c ]", '[ -n "$(ls\n)" ]'])
+def test_lines_within_words_and_double_brackets_go_on(text: str) -> None:
+    assert parse(text).opaque is None
+
+
+@pytest.mark.parametrize(
+    "text", ["for i in\na\ndo ls; done", "for i in a\nb\ndo ls; done", "select i in \na; do ls; done"]
+)
+def test_the_words_of_a_loop_stand_on_one_line(text: str) -> None:
+    assert parse(text).opaque is not None
+
+
+@pytest.mark.parametrize("text", ["for i in a \\\n b; do ls; done", "for i in a b\n\ndo ls; done"])
+def test_lines_around_them_do_not_matter(text: str) -> None:
+    assert parse(text).opaque is None

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 AT_ONCE = 100
 CORPUS = corpus_texts()
-SHFMT_ERRS = re.compile(r"(?s)#[^\n]*\\\n|<<.*(?:\blet\b|\\\n)|(?:\blet\b|\\\n).*<<")
+SHFMT_ERRS = re.compile(r"(?s)#[^\n]*\\\n|<<.*(?:\blet\b|\[\[|\\\n)|(?:\blet\b|\[\[|\\\n).*<<")
 """
 What shfmt reads differently from bash, which itself is asked below: a comment that ends in
-a backslash goes on for shfmt, and of a here-document with `let` or a joined line in the same
-text it loses where it begins.
+a backslash goes on for shfmt, and of a here-document with `let`, `[[` or a joined line in the
+same text it loses where it begins, or that its end was quoted.
 """
 
 pytestmark = [

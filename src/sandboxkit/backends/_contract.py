@@ -90,6 +90,8 @@ class Sandbox(ABC):
         cwd: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - a deadline is part of the result, not an exception
         environment: Mapping[str, str] | None = None,
+        explain: bool = False,
+        discard: bool = False,
     ) -> ExecResult:
         """
         Runs *argv* to its end. No shell reads it.
@@ -102,6 +104,13 @@ class Sandbox(ABC):
             timeout: Seconds; the smaller of this and `limits.wall` counts.
             environment: The command's whole environment; None takes the
                 application's through the spec's allowlist.
+            explain: Also look at what it is refused, and put it into the result's
+                `violations`. It takes longer, and a debugger inside does not work. Where
+                it is not possible the command runs all the same, and `explain_gap` says
+                why; a backend may know no way.
+            discard: It writes to copies of the spec's writable paths, which are thrown
+                away afterwards. Copying takes time, and at most 512 MiB and 100,000
+                files are copied.
 
         Raises:
             ProgramNotFoundError: The program does not exist in the box.
@@ -120,6 +129,7 @@ class Sandbox(ABC):
         pass_fds: Collection[int] = (),
         cwd: str | None = None,
         environment: Mapping[str, str] | None = None,
+        explain: bool = False,
     ) -> AbstractAsyncContextManager[BoxProcess]:
         """
         Starts *argv* and hands out its streams. Leaving the context ends it, and
@@ -134,6 +144,7 @@ class Sandbox(ABC):
             pass_fds: Descriptors it gets under the same numbers.
             cwd: As for `run`.
             environment: As for `run`.
+            explain: As for `run`.
 
         Raises:
             BackendError: This backend cannot stream; only `run` is required of one.

@@ -2,29 +2,36 @@
 Names in a writable directory that other programs execute or obey.
 
 Where one exists it is held in place by a mount. Where it does not, a mount would leave
-a file behind on the host, so it is looked for after the run instead.
+a file behind on the host, so it is looked for after the run instead, and moved away.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
 
 from sandboxkit.backends._layouts import layouts
+from sandboxkit.backends._new_repository import is_as_git_init_makes
+from sandboxkit.backends._quarantine import Quarantine, quarantine_place, readmit
+from sandboxkit.backends._repositories import IS_REPOSITORY, repositories
 from sandboxkit.errors import SpecError
-from sandboxkit.model import Access, Violation, access_of
+from sandboxkit.model import Access, Violation, Walk, access_of, has_wildcard, is_inside, real_now
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from sandboxkit.model import SandboxSpec
 
-__all__ = ["Watched", "protection", "violations"]
+__all__ = ["MAX_MOUNT_POINTS", "Protection", "Watched", "protection", "state", "violations"]
 
-_BARE = ("HEAD", "objects", "refs")
-_BARE_PROTECTED = ("config", "hooks")
+MAX_MOUNT_POINTS = 120
+"""
+For repositories below the top of writable directories. Each is one open file while a box
+starts, of which one message to the broker carries 250; see unix(7), SCM_RIGHTS.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,74 +41,231 @@ class Watched:
 
     Attributes:
         path: Which.
+        root: The writable directory it lies in.
         link: The text of the symbolic link that stood there before, or None where
             nothing did.
+        state: What stood there before, where it could be written; see `state`.
     """
 
     path: str
+    root: str = "/"
     link: str | None = None
+    state: tuple[tuple[str, int, int], ...] = ()
 
-    @property
-    def is_changed(self) -> bool:
+    def change(self) -> str | None:
         """
-        Whether something else stands there now.
+        What a run made here: the path, or the symbolic link that now stands on the way to
+        it; None where all is as it was.
         """
-        if self.link is None:
-            return os.path.lexists(self.path)
+        if self.state:
+            return self.path if state(self.path) != self.state else None
+        place = self.root.rstrip("/")
+        for component in self.path[len(place) + 1 :].split("/"):
+            place = f"{place}/{component}"
+            try:
+                mode = _mode_behind(place)
+            except PermissionError:
+                return self.path  # it cannot be looked at, let alone moved: that is reported
+            if mode is None:
+                return None if self.link is None else self.path
+            if stat.S_ISLNK(mode):
+                break
+        is_as_before = place == self.path and self.link is not None and _text(place) == self.link
+        return None if is_as_before else place
+
+
+def state(path: str) -> tuple[tuple[str, int, int], ...]:
+    """
+    (path, inode, time of the last change in ns) of *path* and of all that lies in it.
+    Nobody can set the time of a change; empty where nothing stands there.
+    """
+    found = []
+    places = [path]
+    while places:
+        place = places.pop()
         try:
-            return os.readlink(self.path) != self.link
+            seen = os.lstat(place)
+            if stat.S_ISDIR(seen.st_mode):
+                places += [f"{place}/{name}" for name in os.listdir(place)]
         except OSError:
-            return True
+            continue  # it has just gone, or is closed to us as to the box
+        found.append((place, seen.st_ino, seen.st_ctime_ns))
+    return tuple(sorted(found))
 
 
-def protection(spec: SandboxSpec) -> tuple[tuple[str, ...], tuple[Watched, ...]]:
+@dataclass(slots=True)
+class Protection:
+    """
+    What is done for a spec's protection sets.
+
+    Attributes:
+        held: Existing paths that are held in place.
+        watched: What cannot be, by path.
+        gaps: Why something that should be held may not be; empty where nothing was missed.
+    """
+
+    held: dict[str, None] = field(default_factory=dict)
+    watched: dict[str, Watched] = field(default_factory=dict)
+    gaps: list[str] = field(default_factory=list)
+
+    def watch(self, path: str, root: str, link: str | None = None) -> None:
+        """
+        Has *path* looked at after the run.
+        """
+        self.watched[path] = Watched(path, root, link)
+
+
+def protection(spec: SandboxSpec) -> Protection:
     """
     What of *spec*'s protection sets exists and is to be held in place, and what of
     them, and of its denied paths, can only be watched.
 
     Raises:
-        SpecError: A symbolic link stands where git would look for what it executes. A
-            mount cannot hold a link, and following it would show what it points to.
+        SpecError: A symbolic link stands at the top of a writable directory where git
+            would look for what it executes. A mount cannot hold a link, and following
+            it would show what it points to.
     """
     tree = spec.filesystem.tree()
-    held: dict[str, None] = {}
-    watched: dict[str, Watched] = {}
+    found = Protection()
     for root in spec.filesystem.write:
-        seen: dict[str, int | None] = {}
-        for group, path in _names(root.rstrip("/"), spec.filesystem.protect):
-            link = _first_link(root, path, seen)
-            if link and group == "git":
-                raise SpecError(
-                    f"{link!r} is a symbolic link where a box must keep a file in place; "
-                    "replace it by what it points to, or remove it"
-                )
-            if link:
-                watched[link] = Watched(link, _text(link))
-            elif seen.get(path) is None:
-                watched[path] = Watched(path)
-            else:
-                held[path] = None
-    for path in spec.filesystem.deny:
+        _at_top(root.rstrip("/"), spec.filesystem.protect, tree, found)
+    for root in spec.filesystem.write:
+        walk = Walk(root)
+        _repositories(root.rstrip("/"), walk, tree, found)
+        _own(root.rstrip("/"), walk, spec.filesystem.protect, tree, found)
+        if walk.unseen:
+            found.gaps.append(f"{walk.unseen}, so a repository or pattern below is not protected")
+    for path in (path for path, access in tree.items() if access is Access.DENY):
         if _mode(path) is None and _is_below_writable(path, tree):
-            watched[path] = Watched(path)
-    return tuple(held), tuple(watched.values())
+            found.watch(path, _root_of(path, tree))
+    return found
+
+
+def _at_top(root: str, protect: Iterable[str], tree: Mapping[str, Access], found: Protection) -> None:
+    seen: dict[str, int | None] = {}
+    for group, path in _names(root, protect):
+        link = _first_link(root, path, seen)
+        if link and group == "git":
+            raise SpecError(
+                f"{link!r} is a symbolic link where a box must keep a file in place; "
+                "replace it by what it points to, or remove it"
+            )
+        if link:
+            _hold_linked(link, path, root, tree, found)
+        elif seen.get(path) is None:
+            found.watch(path, root)
+        else:
+            found.held[path] = None
+
+
+def _hold_linked(link: str, path: str, root: str, tree: Mapping[str, Access], found: Protection) -> None:
+    """
+    Watches *link* on the way to *path*, and holds what it leads to where the box could
+    write that. A link to a directory that holds *root* is left alone: all would be held.
+    """
+    found.watch(link, root, _text(link))
+    target = real_now(path)
+    is_held = access_of(target, tree) is Access.WRITE and not is_inside(root or "/", target)
+    if is_held and os.path.basename(path) != ".git":
+        if _mode(target) is None:
+            found.watch(target, _root_of(target, tree))
+        else:
+            found.held[target] = None
+
+
+def _repositories(root: str, walk: Walk, tree: Mapping[str, Access], found: Protection) -> None:
+    """
+    Holds and watches the files git obeys in every repository of *root*, until so many
+    mount points would be needed that a box could not start.
+    """
+    points: set[str] = set()
+    left_out = 0
+    for names in repositories(root or "/", walk, lambda path: _is_open(path, tree)):
+        new = Protection()
+        for path in names:
+            if path not in found.held and path not in found.watched:
+                _look(path, _root_of(path, tree), tree, new)
+        needed = points.union(*(_way(path, root) for path in new.held))
+        if len(needed) > MAX_MOUNT_POINTS:
+            left_out += 1
+            continue
+        points = needed
+        found.held.update(new.held)
+        found.watched.update(new.watched)
+    if left_out:
+        found.gaps.append(f"{left_out} repositories in {root or '/'!r} need more mount points than {MAX_MOUNT_POINTS}")
+
+
+def _is_open(path: str, tree: Mapping[str, Access]) -> bool:
+    """
+    Whether the box may write the host's *path*: /tmp and its like are its own.
+    """
+    own = _boxes_own()
+    while path not in tree and path not in own and path != "/":
+        path = path[: path.rindex("/")] or "/"  # os.path.dirname takes six times as long, and this is asked often
+    return tree.get(path) is Access.WRITE
+
+
+@cache
+def _boxes_own() -> frozenset[str]:
+    return frozenset(("/dev", "/proc", "/sys", *layouts().private))
+
+
+def _way(path: str, root: str) -> Iterator[str]:
+    """
+    *path* and the directories on the way to it from *root*: all become mount points.
+    """
+    while path not in (root, "/", ""):
+        yield path
+        path = os.path.dirname(path)
+
+
+def _own(root: str, walk: Walk, protect: Iterable[str], tree: Mapping[str, Access], found: Protection) -> None:
+    """
+    The spec's own entries: `./name` in every writable directory, `/path` by itself.
+    """
+    for entry in sorted(protect):
+        if entry.startswith("./"):
+            parts = entry[2:].split("/")
+        elif entry.startswith("/") and is_inside(entry, root or "/"):
+            parts = entry[len(root) + 1 :].split("/")
+        else:
+            continue
+        if not has_wildcard(entry):
+            _look("/".join((root, *parts)), root or "/", tree, found)
+            continue
+        found.gaps.append(f"what {entry!r} matches only later is not protected")
+        for path in walk.matches(root, parts):
+            _look(path, root or "/", tree, found)
+
+
+def _look(path: str, root: str, tree: Mapping[str, Access], found: Protection) -> None:
+    """
+    Holds *path*, or watches it where it does not exist or a symbolic link leads to it.
+    """
+    seen: dict[str, int | None] = {}
+    link = _first_link(root, path, seen)
+    if link:
+        _hold_linked(link, path, root, tree, found)
+    elif seen.get(path) is None:
+        found.watch(path, root)
+    else:
+        found.held[path] = None
 
 
 def _names(root: str, groups: Iterable[str]) -> Iterator[tuple[str, str]]:
     """
-    (protection set, path) of what is protected in *root*.
+    (protection set, path) of what is protected at the top of *root*.
     """
-    for group in sorted(groups):
+    for group in sorted(set(groups) & layouts().protect.keys()):
         for name in layouts().protect[group]:
             yield group, f"{root}/{name}"
     pointer = _mode(f"{root}/.git")
     if pointer is None or stat.S_ISREG(pointer):
         yield "git", f"{root}/.git"  # of a worktree or submodule: it says where the repository is
-    if all(_mode(f"{root}/{name}") is not None for name in _BARE):
-        for name in _BARE_PROTECTED:
-            yield "git", f"{root}/{name}"
-    elif _mode(f"{root}/{_BARE[0]}") is None:
-        yield "git", f"{root}/{_BARE[0]}"  # with it, git takes the directory for a repository
+    head = f"{root}/{IS_REPOSITORY[0]}"
+    if _mode(head) is None:
+        yield "git", head  # with it, git takes the directory for a repository
 
 
 def _first_link(root: str, path: str, seen: dict[str, int | None]) -> str | None:
@@ -129,6 +293,15 @@ def _text(link: str) -> str | None:
         return None  # it has just gone
 
 
+def _root_of(path: str, tree: Mapping[str, Access]) -> str:
+    """
+    The writable directory that *path* lies in; the root directory where there is none.
+    """
+    while tree.get(path) is not Access.WRITE and path != "/":
+        path = os.path.dirname(path)
+    return path
+
+
 def _is_below_writable(path: str, tree: Mapping[str, Access]) -> bool:
     return path != "/" and access_of(os.path.dirname(path), tree) is Access.WRITE
 
@@ -140,16 +313,78 @@ def _mode(path: str) -> int | None:
         return None
 
 
+def _mode_behind(path: str) -> int | None:
+    """
+    The mode of *path*, also where a box took its owner's right to look there.
+
+    Raises:
+        PermissionError: It cannot be looked at.
+    """
+    try:
+        return os.lstat(path).st_mode
+    except PermissionError:
+        readmit(os.path.dirname(path))
+    except OSError:
+        return None
+    try:
+        return os.lstat(path).st_mode
+    except FileNotFoundError:
+        return None
+
+
 def violations(watched: Iterable[Watched]) -> tuple[Violation, ...]:
     """
-    One for each path of *watched* that a run made or changed.
+    One for each path of *watched* that a run made or changed. What stands there is moved
+    to a quarantine, and a symbolic link that stood there before is put back. A new
+    repository that is as `git init` makes one stays, and is none.
     """
-    return tuple(
-        Violation(
-            "protected-path-created",
-            place.path,
-            "the run made or changed it; it is denied to the run, or other programs execute or obey it",
-        )
-        for place in watched
-        if place.is_changed
+    found = list(_left((place, change) for place in watched if (change := place.change()) is not None))
+    # What stood there before is the user's own: it is not moved.
+    kept = tuple(Violation("protected-path-changed", place.path, _WHY) for place, _ in found if place.state)
+    changed = [(place, change) for place, change in found if not place.state]
+    if not changed:
+        return kept
+    quarantine = Quarantine(quarantine_place({place.root for place, _ in changed}))
+    links = {place.path: place.link for place, _ in changed if place.link is not None}
+    moved: dict[str, str] = {}
+    for _, change in sorted(changed, key=lambda pair: pair[1]):  # what holds others comes before them
+        if not any(is_inside(change, done) for done in moved):
+            moved[change] = _move(quarantine, change, links.get(change))
+    made = (
+        Violation("protected-path-created", place.path, f"{_WHY}; {_done(change, moved)}") for place, change in changed
     )
+    return (*kept, *made)
+
+
+def _left(found: Iterable[tuple[Watched, str]]) -> Iterator[tuple[Watched, str]]:
+    """
+    *found* without what belongs to new repositories that stay.
+    """
+    changes = list(found)
+    stays = [
+        change
+        for place, change in changes
+        if os.path.basename(change) == ".git" and change == place.path and not place.state and place.link is None
+        if is_as_git_init_makes(change)
+    ]
+    return (pair for pair in changes if not any(is_inside(pair[1], repository) for repository in stays))
+
+
+_WHY = "the run made or changed it, and it is denied to the run, or other programs execute or obey it"
+
+
+def _move(quarantine: Quarantine, path: str, link: str | None) -> str:
+    try:
+        return f"moved to {quarantine.take(path, link)!r}"
+    except FileNotFoundError:
+        return "it is gone again"
+    except OSError as exc:
+        return f"it could not be moved away ({exc.strerror}): remove {path!r} before you go on there"
+
+
+def _done(change: str, moved: Mapping[str, str]) -> str:
+    """
+    What was done about *change*, itself or with a directory above it.
+    """
+    above = next(path for path in moved if is_inside(change, path))
+    return moved[above] if above == change else f"with {above!r} {moved[above]}"

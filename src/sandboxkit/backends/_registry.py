@@ -33,6 +33,7 @@ __all__ = ["PLUGIN_PRIORITY", "BackendStatus", "SandboxRegistry", "Selection"]
 PLUGIN_PRIORITY = 9
 """The most a plug-in gets by itself; every built-in backend has more."""
 _BUBBLEWRAP_PRIORITY = 100
+_LANDLOCK_PRIORITY = 50
 _NAME = re.compile(r"[a-z][a-z0-9._-]{0,63}")
 _RESERVED = frozenset({"direct"})
 _DETECT_SECONDS = 10.0
@@ -107,11 +108,20 @@ class _Lowered(Sandbox):
         cwd: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - a deadline is part of the result, not an exception
         environment: Mapping[str, str] | None = None,
+        explain: bool = False,
+        discard: bool = False,
     ) -> ExecResult:
         """
         Runs *argv* to its end; see `Sandbox.run`.
         """
-        result = await self._box.run(argv, stdin=stdin, cwd=cwd, timeout=timeout, environment=environment)
+        result = await self._box.run(
+            argv,
+            stdin=stdin,
+            cwd=cwd,
+            timeout=timeout,
+            environment=environment,
+            **_asked(explain=explain, discard=discard),
+        )
         return _lowered(result, self._verification)
 
     @contextlib.asynccontextmanager
@@ -125,14 +135,30 @@ class _Lowered(Sandbox):
         pass_fds: Collection[int] = (),
         cwd: str | None = None,
         environment: Mapping[str, str] | None = None,
+        explain: bool = False,
     ) -> AsyncIterator[BoxProcess]:
         """
         Starts *argv*; see `Sandbox.start`.
         """
         async with self._box.start(
-            argv, stdin=stdin, stdout=stdout, stderr=stderr, pass_fds=pass_fds, cwd=cwd, environment=environment
+            argv,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            pass_fds=pass_fds,
+            cwd=cwd,
+            environment=environment,
+            **_asked(explain=explain),
         ) as process:
             yield _LoweredProcess(process, self._verification)
+
+
+def _asked(**options: bool) -> dict[str, bool]:
+    """
+    Those of *options* that somebody asks for: a backend of somebody else may not know
+    the others.
+    """
+    return {name: asked for name, asked in options.items() if asked}
 
 
 @final
@@ -451,5 +477,9 @@ def _builtin() -> tuple[_Entry, ...]:
     if sys.platform != "linux":
         return ()
     from sandboxkit.backends.bubblewrap import BubblewrapBackend
+    from sandboxkit.backends.landlock import LandlockBackend
 
-    return (_Entry(BubblewrapBackend(), "bubblewrap", _BUBBLEWRAP_PRIORITY),)
+    return (
+        _Entry(BubblewrapBackend(), "bubblewrap", _BUBBLEWRAP_PRIORITY),
+        _Entry(LandlockBackend(), "landlock", _LANDLOCK_PRIORITY),
+    )

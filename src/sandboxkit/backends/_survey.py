@@ -5,6 +5,7 @@ who the caller is, where the tools and this library itself lie.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import stat
@@ -17,7 +18,9 @@ from typing import TYPE_CHECKING, Literal
 
 from sandboxkit.backends._git import git_identity
 from sandboxkit.backends._layouts import layouts
+from sandboxkit.backends._patterns import denied_by_patterns
 from sandboxkit.backends._protection import Watched, protection
+from sandboxkit.backends._quarantine import WATCHED, state_places
 from sandboxkit.errors import SpecError
 from sandboxkit.model import Access, Control, access_of, is_inside
 from sandboxkit.process import interpreter
@@ -36,6 +39,7 @@ Kind = Literal["directory", "file"]
 _SPARE_ID = 1_900_000_000
 _SPARE_IDS = 1000
 _WHOLE_RANGE = 0xFFFFFFFF
+_KEY_LISTS = ("/proc/keys", "/proc/key-users")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,10 @@ class Survey:
         tools: Readable directories of tools.
         runtime: What the in-box child needs to start: always readable.
         launcher: What this library executes or imports: never writable.
+        key_lists: What of /proc lists the keys of the host's user: their names are not the
+            box's business, and no namespace keeps them apart. Source: keyrings(7).
+        kept: What it notes for itself, where that lies in a writable directory: never
+            writable either, whatever the spec allows.
         denied: Existing credentials.
         protected: Existing names of the protection sets, in writable directories.
         watched: What cannot be held in place, and is looked at after the run.
@@ -86,6 +94,8 @@ class Survey:
             empty where there is none.
         owners: (uid, gid) of each path the spec lets the box see.
         working_directory: The application's.
+        matched: Existing paths that a pattern of the spec denies.
+        gaps: Why something of the protection sets, or of the patterns, may not be held.
     """
 
     identity: Identity
@@ -103,15 +113,21 @@ class Survey:
     git_identity: bytes
     owners: Mapping[str, tuple[int, int]]
     working_directory: str
+    matched: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    key_lists: tuple[str, ...] = ()
 
 
-def survey(spec: SandboxSpec, *, programs: Iterable[str] = ()) -> Survey:
+def survey(spec: SandboxSpec, *, programs: Iterable[str] = (), maps_ids: bool = True) -> Survey:
     """
     What the host looks like for *spec*.
 
     Args:
         spec: Whose paths are looked at.
         programs: Sandbox programs that are executed, to be kept read-only.
+        maps_ids: Whether the backend can show a root caller's files to an unprivileged
+            uid as its own. Where it cannot, root's files take root.
 
     Raises:
         SpecError: A named path does not exist, cannot be reached, is reached through
@@ -122,29 +138,39 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = ()) -> Survey:
     system, links = _system()
     tools = (*(_tools(home) if spec.filesystem.base == "tools" else ()), *_name_service(spec))
     runtime = _runtime()
-    protected, watched = protection(spec)
-    who = identity(
-        (owners[path] for path in (*spec.filesystem.write, *spec.filesystem.read)),
-        keeps_root=Control.PROCESS_ISOLATION in spec.allow_degraded,
-    )
+    sets = protection(spec)
+    matched, gaps = denied_by_patterns(spec)
+    protected = tuple(sets.held)
+    named = [owners[path] for path in (*spec.filesystem.write, *spec.filesystem.read)]
+    permits_root = Control.PROCESS_ISOLATION in spec.allow_degraded
+    uids = {uid for uid, _ in named}
+    takes_root = len(uids) > 1 or 0 in uids
+    who = identity(named, keeps_root=permits_root if maps_ids else takes_root)
     denied = _denied(home, who, spec.filesystem.tree())
     launcher = _launcher(programs)
+    kept = _kept(spec.filesystem.write)
     return Survey(
         identity=who,
         home=home,
         box_home=_box_home(home, system),
-        kinds=_kinds([*owners, *layouts().private, *system, *tools, *runtime, *denied, *protected, *launcher]),
+        kinds=_kinds(
+            [*owners, *layouts().private, *system, *tools, *runtime, *denied, *matched, *protected, *launcher, *kept]
+        ),
         system=system,
         links=links,
         tools=tools,
         runtime=runtime,
         launcher=launcher,
+        kept=kept,
         denied=denied,
         protected=protected,
-        watched=watched,
+        watched=tuple(sets.watched.values()),
         git_identity=git_identity(home) if spec.filesystem.base == "tools" else b"",
         owners=owners,
         working_directory=_working_directory(),
+        matched=matched,
+        key_lists=tuple(path for path in _KEY_LISTS if os.path.exists(path)),
+        gaps=tuple(dict.fromkeys((*sets.gaps, *gaps, *_other_names((*protected, *matched, *spec.filesystem.deny))))),
     )
 
 
@@ -153,6 +179,17 @@ def _working_directory() -> str:
         return os.getcwd()
     except OSError:
         return "/"  # it was removed
+
+
+def _other_names(paths: Iterable[str]) -> Iterator[str]:
+    """
+    Which of *paths* are files with a second name, under which a mount does not hold them.
+    """
+    for path in paths:
+        with contextlib.suppress(OSError):
+            found = os.lstat(path)
+            if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+                yield f"{path!r} has other names (hard links), under which it is not held"
 
 
 def _kinds(paths: Iterable[str]) -> dict[str, Kind]:
@@ -183,7 +220,7 @@ def _named(spec: SandboxSpec) -> dict[str, tuple[int, int]]:
     problems = []
     owners = {}
     for field in ("write", "read", "deny"):
-        for path in getattr(spec.filesystem, field):
+        for path in (path for path in getattr(spec.filesystem, field) if path.startswith("/")):
             try:
                 found = _look(path, for_writing=field == "write")
             except SpecError as exc:
@@ -357,6 +394,29 @@ def _may_read(who: Identity, path: str) -> bool:
 
 
 # --- what this library itself runs from -------------------------------------------
+
+
+def _kept(roots: Iterable[str]) -> tuple[str, ...]:
+    """
+    Where this library notes what runs watch, as far as it lies in one of *roots*: made
+    where it is missing, because only what exists can be held.
+
+    Raises:
+        SpecError: It cannot be made.
+    """
+    found = []
+    for place in state_places(WATCHED, ()):
+        if not any(is_inside(place, root) or is_inside(root, place) for root in roots):
+            continue
+        try:
+            os.makedirs(place, mode=0o700, exist_ok=True)
+        except OSError as exc:
+            raise SpecError(
+                f"filesystem.write: {place!r}, where this library notes what runs are doing, cannot be made and held: "
+                f"{exc.strerror}; remove what stands there, or set XDG_STATE_HOME to a directory outside"
+            ) from exc
+        found.append(place)
+    return tuple(found)
 
 
 def _launcher(programs: Iterable[str]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from sandboxkit.backends import list_sandbox_backends
 from sandboxkit.cli._exit import Exit
 from sandboxkit.cli._machine import machine, own_code_inside
 from sandboxkit.cli._output import enforcement_table, printable, say, table
+from sandboxkit.model import SandboxSpec
 
 if TYPE_CHECKING:
     import argparse
@@ -36,12 +37,14 @@ def backends(_options: argparse.Namespace, report: Report) -> int:
 
 def doctor(_options: argparse.Namespace, report: Report) -> int:
     """
-    Prints what the machine has and what each backend makes of it, with remedies.
+    Prints what the machine has and what each backend makes of it, with remedies. It ends
+    with 0 where some backend keeps what a default spec requires, else with 1: a program
+    that can run only what asks for less should hear of it before it is in use.
     """
     features, found = machine(), anyio.run(list_sandbox_backends)
     warnings = _warnings(found)
-    is_able = any(status.available for status in found)
-    code = Exit.DONE if is_able else Exit.FOUND_WANTING
+    chosen = next((status.name for status in found if status.available and not status.missing), None)
+    code = Exit.FOUND_WANTING if chosen is None else Exit.DONE
     if not report.is_json:
         say(
             table(
@@ -53,15 +56,37 @@ def doctor(_options: argparse.Namespace, report: Report) -> int:
             say(_details(status))
         for warning in warnings:
             say(f"\nwarning: {printable(warning)}")
-        say(
-            "\ncommands can be run in a box here"
-            if is_able
-            else "\nno backend is available, so nothing will be run here"
-        )
-    fields = {"machine": [asdict(feature) for feature in features], "warnings": warnings}
-    return report.done(
-        code, "done" if is_able else "found_wanting", {**fields, "backends": [status.to_dict() for status in found]}
-    )
+        say("\n" + _verdict(found, chosen))
+    fields = {"machine": [asdict(feature) for feature in features], "warnings": warnings, "default_backend": chosen}
+    return report.done(code, code.status, {**fields, "backends": [status.to_dict() for status in found]})
+
+
+def _verdict(found: tuple[BackendStatus, ...], chosen: str | None) -> str:
+    """
+    Where a default spec runs, and why not in what comes before that; the last line says
+    what can be done here.
+    """
+    available = [status for status in found if status.available]
+    passed_over = found[: next((place for place, status in enumerate(found) if status.name == chosen), len(found))]
+    lines = [f"a default spec does not run in {status.name}: {printable(_why_not(status))}" for status in passed_over]
+    if chosen is not None:
+        return "\n".join([*lines, f"a default spec runs in {chosen}: commands can be run in a box here"])
+    return "\n".join([*lines, _rest(available)])
+
+
+def _why_not(status: BackendStatus) -> str:
+    if status.available:
+        return "; ".join(status.missing)
+    return f"{status.reason}; {status.remedy}"
+
+
+def _rest(available: list[BackendStatus]) -> str:
+    if not available:
+        return "no backend is available, so nothing will be run here"
+    best = available[0]
+    needed = SandboxSpec().requirements()
+    short = [str(name) for name, grade in needed.items() if best.enforcement and best.enforcement.grade(name) < grade]
+    return f"commands can be run here only under a spec with allow_degraded = {short}, in {best.name}"
 
 
 def _overview(found: tuple[BackendStatus, ...]) -> str:

@@ -11,6 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from sandboxkit.backends._cgroups import cgroups
 from sandboxkit.model import is_inside
 
 __all__ = ["Feature", "machine", "own_code_inside"]
@@ -113,16 +114,17 @@ def _landlock() -> Feature:
 
 
 def _cgroup() -> Feature:
-    if not os.path.exists("/sys/fs/cgroup/cgroup.controllers"):
-        state = "version 1" if os.path.isdir("/sys/fs/cgroup/memory") else "none is mounted"
-        return Feature(
-            "cgroup", state, "limits hold for each process, not for their sum; mount cgroup version 2 to change that"
-        )
-    rows = [row.removeprefix("0::") for row in (_read("/proc/self/cgroup") or "").splitlines() if row.startswith("0::")]
-    if rows and os.access(f"/sys/fs/cgroup{rows[0]}", os.W_OK):
-        return Feature("cgroup", "version 2, writable")
-    remedy = "limits hold for each process, not for their sum; start it with systemd-run --user --scope -p Delegate=yes to change that"
-    return Feature("cgroup", "version 2, not delegated to this user", remedy)
+    found = cgroups()
+    if not found.reason:
+        return Feature("cgroup", f"limits hold for whole trees ({found.describe()})")
+    remedy = "start it with systemd-run --user --scope -p Delegate=yes, or as root, so that limits hold for whole trees"
+    return Feature(
+        "cgroup",
+        f"{found.describe()}; the other limits hold for each process, not for their sum"
+        if found.hierarchies
+        else found.describe(),
+        remedy,
+    )
 
 
 def _python() -> Feature:

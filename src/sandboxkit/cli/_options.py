@@ -90,11 +90,28 @@ def _add_commands(verbs: Verbs) -> None:
     run.add_argument(
         "--status-fd", metavar="N", type=_descriptor, help="write the outcome as one line of JSON to this descriptor"
     )
+    run.add_argument(
+        "--explain",
+        action="store_true",
+        help="say what the command was refused, and the line of a spec that would allow it; takes longer",
+    )
     add_ask_options(run)
     run.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD", help=_COMMAND_HELP)
+    learn = verbs.add("learn", "find the smallest box a command passes in", _LEARN, box, takes="-- CMD")
+    learn.add_argument("-o", "--output", metavar="FILE", type=named, help="write the spec to this file, not to stdout")
+    learn.add_argument("--force", action="store_true", help="replace FILE where it exists")
+    learn.add_argument(
+        "--within",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="approve lines about paths in this directory without asking (repeatable)",
+    )
+    learn.add_argument("--max-runs", metavar="N", type=_count, default=50, help="runs to give up after (default: 50)")
+    learn.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD", help=_COMMAND_HELP)
     check = verbs.add("check", "say what the policy decides", _CHECK, takes="-- CMD", epilog=EPILOG)
     explain = verbs.add("explain", "say what would be done", _EXPLAIN, box, takes="-- CMD", epilog=EPILOG)
-    for verb in (run, check, explain):
+    for verb in (run, learn, check, explain):
         add_policy_option(verb, "a rule file that decides beside the built-in rules")
     for verb in (check, explain):
         verb.add_argument("command", nargs=argparse.REMAINDER, metavar="CMD", help=_COMMAND_HELP)
@@ -107,6 +124,15 @@ directory that is or holds your home is only read if --read names it.
 
 Standard input is handed over when it is a pipe or a file: it is read to its end first,
 at most 64 MiB. A terminal never enters the box. Output is shown when the command ends.
+"""
+_LEARN = """\
+Runs CMD in a box that reads the working directory, writes nothing and has no network, and
+asks at the terminal about each line of a spec that would allow what it was refused, one at
+a time, until it ends with 0. Then it leaves out the lines that were not needed and prints
+the spec. What the command writes is thrown away after each run.
+
+Never proposed are credentials, protected files and the network. Ends with 1 where the
+command does not pass.
 """
 _CHECK = """\
 Says what the policy decides about CMD and which rules matched. Runs nothing.
@@ -137,6 +163,7 @@ Prints a script that completes the command line of sandboxkit:
 
 ROOMS = {
     "run": "_run",
+    "learn": "_learn",
     "check": "_check",
     "explain": "_check",
     "policy": "_policy",
@@ -162,6 +189,12 @@ def _seconds(text: str) -> float:
     if not 0 < seconds <= 365 * 86400:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds; give a positive one, at most a year")
     return seconds
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) <= 10_000):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of runs; give one from 1 to 10000")
+    return int(text)
 
 
 def _descriptor(text: str) -> int:

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import argparse
 
     from sandboxkit.cli._report import Report
-    from sandboxkit.model import ExecResult
+    from sandboxkit.model import ExecResult, Violation
 
-__all__ = ["command_of", "run"]
+__all__ = ["command_of", "described", "input_of", "run"]
 
 MAX_STDIN_BYTES = 64 << 20
 _PATIENCE_SECONDS = 2.0
@@ -49,7 +49,14 @@ def run(options: argparse.Namespace, report: Report) -> int:
         )
     spec = spec_of(options)
     router = _router(options) if options.ask or options.policy else None
-    routed = sync.route(command_of(options), spec=spec, router=router, stdin=_input(), timeout=options.timeout)
+    routed = sync.route(
+        command_of(options),
+        spec=spec,
+        router=router,
+        stdin=input_of(),
+        timeout=options.timeout,
+        explain=options.explain,
+    )
     result = routed.result
     code, status = _exit(result)
     if not report.is_json:
@@ -92,10 +99,25 @@ def _remark(result: ExecResult, code: int) -> None:
     if result.truncated:
         note("the output is longer than limits.max_output_bytes of the spec; the rest was dropped")
     for violation in result.violations:
-        note(f"{violation.kind}: {violation.target}: {violation.detail}")
+        note(described(violation))
+    if result.explain_gap:
+        note(f"not everything it was refused is known: {result.explain_gap}")
+    elif result.explained and not any(violation.call for violation in result.violations):
+        note("it was refused nothing that you may do yourself")
 
 
-def _input() -> bytes | None:
+def described(violation: Violation) -> str:
+    """
+    One line for what was done or refused, and one for what would allow it.
+    """
+    if not violation.call:
+        return f"{violation.kind}: {violation.target}: {violation.detail}"
+    often = f" ({violation.count} times)" if violation.count > 1 else ""
+    said = f"refused {violation.kind}: {violation.target}: {violation.detail}{often}"
+    return said if violation.spec_line is None else f"{said}\nto allow it: {violation.spec_line}"
+
+
+def input_of() -> bytes | None:
     """
     What stdin holds, unless it is a terminal or another device.
     """

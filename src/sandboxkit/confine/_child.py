@@ -47,6 +47,7 @@ RULE_PATH_BENEATH = 1
 FILE_RIGHTS = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15 | 1 << 16
 FORWARDED = (1, 2, 3, 10, 12, 15, 18, 28)  # HUP INT QUIT USR1 USR2 TERM CONT WINCH
 RESET = (13, 25)  # PIPE and XFSZ, which the interpreter ignores
+CHILD = 17  # CHLD: a child has ended
 READ_SIZE = 1 << 24
 
 
@@ -94,9 +95,19 @@ def pack(*fields: tuple[int, int]) -> bytes:
     return b"".join(value.to_bytes(size, sys.byteorder) for value, size in fields)
 
 
-def restrict_files(rules: tuple[int, int, int, tuple[tuple[str, int], ...], int]) -> None:
+def open_place(path: str) -> int:
+    """
+    A descriptor that only names *path*.
+    """
+    return os.open(path, os.O_PATH | os.O_CLOEXEC)
+
+
+def restrict_files(
+    rules: tuple[int, int, int, tuple[tuple[str, int], ...], int], opened: Callable[[str], int] = open_place
+) -> None:
     """
     Enters the Landlock domain *rules* = (fs, net, scoped, ((path, rights), ...), abi).
+    A path that *opened* refuses is granted nothing.
     """
     handled_fs, handled_net, scoped, paths, abi = rules
     fields = [(handled_fs, 8), (handled_net, 8), (scoped, 8)][: 3 if abi >= 6 else 2 if abi >= 4 else 1]
@@ -104,7 +115,7 @@ def restrict_files(rules: tuple[int, int, int, tuple[tuple[str, int], ...], int]
     ruleset = syscall(SYS_LANDLOCK_CREATE_RULESET, attributes, len(attributes), 0)
     for path, rights in paths:
         try:
-            fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            fd = opened(path)
         except OSError:
             continue  # not there: nothing is granted
         if not is_directory(fd):
@@ -170,26 +181,25 @@ def spawn(argv: tuple[str, ...], environment: dict[str, str], pass_fds: tuple[tu
 class Supervisor:
     """
     The command's parent: passes signals on and waits for the end.
+
+    Its signals are blocked and fetched one by one. A handler would be lost where a signal
+    comes just before wait4(2) is entered: the interpreter runs it when the call returns,
+    and the command may wait for nothing but that signal.
     """
 
     def __init__(self) -> None:
-        self.command: int | None = None
-        self.early: list[int] = []
+        self.command = 0
 
     def listen(self) -> None:
         """
-        Takes the signals that are meant for the command.
+        Takes the signals that are meant for the command; they wait until it runs.
         """
-        for number in FORWARDED:
-            _signal.signal(number, self.forward)
+        _signal.pthread_sigmask(_signal.SIG_BLOCK, (*FORWARDED, CHILD))
 
-    def forward(self, number: int, frame: object) -> None:
+    def forward(self, number: int) -> None:
         """
-        Hands signal *number* to the command, now or once it runs.
+        Hands signal *number* to the command.
         """
-        if self.command is None:
-            self.early.append(number)
-            return
         try:
             os.kill(self.command, number)
         except ProcessLookupError:
@@ -197,14 +207,17 @@ class Supervisor:
 
     def wait(self) -> tuple[int, resource.struct_rusage]:
         """
-        The command's wait status and usage; other children are only collected.
+        The command's wait status and usage; other children are only collected. A command
+        that has itself traced by its parent is stopped, not ended.
         """
-        for number in self.early:
-            self.forward(number, None)
         while True:
-            pid, status, usage = os.wait4(-1, 0)
-            if pid == self.command:
+            pid, status, usage = os.wait4(-1, os.WNOHANG)
+            if pid == self.command and not os.WIFSTOPPED(status):
                 return status, usage
+            if pid == 0:
+                number = _signal.sigwait((*FORWARDED, CHILD))
+                if number != CHILD:
+                    self.forward(number)
 
 
 def step(name: str, action: Callable[..., object], *arguments: object) -> None:
@@ -236,7 +249,7 @@ def run(order: dict[str, Any], report: int) -> None:
         step("landlock", restrict_files, order["landlock"])
     supervisor.command = spawn(order["argv"], environment, order["pass_fds"])
     os.write(report, b'{"started": 1}\n')
-    status, usage = supervisor.wait()  # loads the module resource, beside the command
+    status, usage = supervisor.wait()  # its first look loads the module resource, beside the command
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -1
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     os.write(

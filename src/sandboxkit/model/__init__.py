@@ -36,14 +36,18 @@ from sandboxkit.model._paths import Access, access_of, is_inside, strictest
 from sandboxkit.model._plan import (
     FIRST_FREE_FD,
     Confinement,
+    ControlGroup,
+    ControlGroups,
     Invocation,
     LandlockRules,
     LaunchPlan,
     Mount,
     PlanFile,
     Staging,
+    Trace,
 )
 from sandboxkit.model._real_path import real_path
+from sandboxkit.model._refusal import Act, Refusal
 from sandboxkit.model._result import ExecResult, RouteResult, Termination, Usage, Violation
 from sandboxkit.model._spec import (
     EnvironmentPolicy,
@@ -54,15 +58,29 @@ from sandboxkit.model._spec import (
     ProtectionSet,
     SandboxSpec,
 )
+from sandboxkit.model._toml import toml_key, toml_value
+from sandboxkit.model._walk import (
+    MAX_DEPTH,
+    PATTERN_DEPTH,
+    PATTERN_DIRECTORIES,
+    Walk,
+    fixed_part,
+    has_wildcard,
+    real_now,
+)
 
 __all__ = [
     "BASELINE",
     "FIRST_FREE_FD",
+    "MAX_DEPTH",
+    "PATTERN_DEPTH",
+    "PATTERN_DIRECTORIES",
     "PIPES",
     "SCHEMA_VERSION",
     "TRUSTED_PATH",
     "UNKNOWN",
     "Access",
+    "Act",
     "Advice",
     "ApprovalOffer",
     "ApprovalReply",
@@ -74,6 +92,8 @@ __all__ = [
     "Command",
     "Confinement",
     "Control",
+    "ControlGroup",
+    "ControlGroups",
     "ControlState",
     "Described",
     "Doubt",
@@ -100,6 +120,7 @@ __all__ = [
     "ProcessPolicy",
     "ProtectionSet",
     "Redirect",
+    "Refusal",
     "Remember",
     "RouteResult",
     "RuleMatch",
@@ -110,11 +131,18 @@ __all__ = [
     "Staging",
     "Termination",
     "ToolAction",
+    "Trace",
     "Unknown",
     "Usage",
     "Violation",
+    "Walk",
     "access_of",
+    "fixed_part",
+    "has_wildcard",
     "is_inside",
+    "real_now",
     "real_path",
     "strictest",
+    "toml_key",
+    "toml_value",
 ]

@@ -8,7 +8,19 @@ import shlex
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["FIRST_FREE_FD", "Confinement", "Invocation", "LandlockRules", "LaunchPlan", "Mount", "PlanFile", "Staging"]
+__all__ = [
+    "FIRST_FREE_FD",
+    "Confinement",
+    "ControlGroup",
+    "ControlGroups",
+    "Invocation",
+    "LandlockRules",
+    "LaunchPlan",
+    "Mount",
+    "PlanFile",
+    "Staging",
+    "Trace",
+]
 
 FIRST_FREE_FD = 10
 """
@@ -27,12 +39,14 @@ class Invocation:
         environment: Its whole environment, already filtered by the spec.
         cwd: Its working directory on the host, absolute; None lets the spec choose.
         pass_fds: Numbers of the descriptors it gets besides 0, 1 and 2.
+        instead: (path the spec lets it write, what is shown there in its place).
     """
 
     argv: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
     cwd: str | None = None
     pass_fds: tuple[int, ...] = ()
+    instead: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +76,8 @@ class Mount:
         target: The path in the box.
         source: The host path for binds; the link's text for a symlink.
         size: Bytes, for a tmpfs.
+        inodes: Files and directories it may hold at most, for a tmpfs; None leaves it to
+            the kernel, which allows one for every two pages of the machine's memory.
         perms: Mode, for a tmpfs or data file.
         owner: The (uid, gid) on disk that is shown as the box's user; None leaves
             the ownership as it is.
@@ -73,6 +89,7 @@ class Mount:
     target: str
     source: str = ""
     size: int | None = None
+    inodes: int | None = None
     perms: int | None = None
     owner: tuple[int, int] | None = None
     fd: int | None = None
@@ -112,6 +129,8 @@ class Confinement:
         landlock_abi: The ABI the numbers belong to.
         pass_fds: (descriptor the child gets, its number in the command), for all the
             command keeps besides 0, 1 and 2.
+        filters: seccomp programs the child itself puts on the command, in order.
+        user: The (uid, gid) a root caller's child becomes first, or None.
     """
 
     argv: tuple[str, ...]
@@ -121,6 +140,8 @@ class Confinement:
     landlock: LandlockRules | None = None
     landlock_abi: int = 0
     pass_fds: tuple[tuple[int, int], ...] = ()
+    filters: tuple[bytes, ...] = ()
+    user: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +160,77 @@ class Staging:
             owner is the (uid, gid) that is shown as the box's user, and the user's new
             files get; None leaves the ownership as it is.
         directory: Where they are staged, in the private namespace only.
+        memory: (bytes, inodes, mode) of each file system in memory that is staged after
+            the sources; its number counts on from theirs.
 
-    Source: mount_setattr(2), open_tree(2), user_namespaces(7).
+    Source: mount_setattr(2), open_tree(2), user_namespaces(7), tmpfs(5).
     """
 
     uid: int
     gid: int
     sources: tuple[tuple[str, tuple[int, int] | None], ...]
     directory: str
+    memory: tuple[tuple[int, int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ControlGroup:
+    """
+    A control group that one run gets in one hierarchy, and that is removed after it.
+
+    Attributes:
+        base: The directory it is made in, on the host.
+        home: The directory of the group the launcher returns to.
+        controls: Names of the controls that hold only with it.
+        limits: (file in the group, value, whether a kernel may lack the file), in the
+            order they are written; each is read back.
+        figures: (name, file, key, divisor): what is read after the run. The key names
+            a row of the file; where it is empty, the file is one number.
+        shortage: The file of version 1 whose event, want of memory, ends the run; empty
+            where the kernel ends the whole group by itself.
+
+    Source: cgroups(7), Documentation/admin-guide/cgroup-v1/memory.rst, section 10.
+    """
+
+    base: str
+    home: str
+    controls: tuple[str, ...]
+    limits: tuple[tuple[str, int, bool], ...] = ()
+    figures: tuple[tuple[str, str, str, int], ...] = ()
+    shortage: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlGroups:
+    """
+    The control groups of one run: everything the box starts is in them.
+
+    Attributes:
+        groups: One for each hierarchy.
+        required: Names of the controls without whose group nothing is started.
+        cpu_us: Microseconds of processor time, summed over the tree, after which the
+            run is ended; None is no limit.
+    """
+
+    groups: tuple[ControlGroup, ...]
+    required: tuple[str, ...] = ()
+    cpu_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """
+    What it takes to follow a command and see what it is refused.
+
+    Attributes:
+        programs: How many processes execute a program, the launcher the first, before one
+            of them executes the command.
+        filters: The seccomp programs the command runs under: they tell which refusals
+            were theirs.
+    """
+
+    programs: int
+    filters: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +253,11 @@ class LaunchPlan:
         open_files: (descriptor here, its number in *argv*) the plan itself brings.
         places: (host path, the number of a descriptor of it in *argv*), opened when the
             plan is run and only if no symbolic link has come into the path since.
+        end_signal: The signal that makes what is started end its whole tree and itself;
+            None where ending it is enough.
+        groups: The control groups that bound the whole tree, or None.
+        trace: How to follow the command where that is asked for; None where its backend
+            does not say.
         notes: What a reader should know.
     """
 
@@ -184,6 +273,9 @@ class LaunchPlan:
     staging: Staging | None = None
     open_files: tuple[tuple[int, int], ...] = ()
     places: tuple[tuple[str, int], ...] = ()
+    end_signal: int | None = None
+    groups: ControlGroups | None = None
+    trace: Trace | None = None
     notes: tuple[str, ...] = field(default=())
 
     def describe(self) -> str:
@@ -197,9 +289,12 @@ class LaunchPlan:
             lines += [f"sets      {name}" for name, _ in inner.environment]
         if self.staging:
             lines.append(f"as        uid {self.staging.uid}, gid {self.staging.gid}")
+        if inner and inner.user:
+            lines.append(f"as        uid {inner.user[0]}, gid {inner.user[1]}")
         lines += [_line(mount) for mount in self.mounts]
         if inner and inner.landlock:
             lines.append(f"landlock  abi {inner.landlock_abi}, {len(inner.landlock.paths)} paths")
+        lines += [f"cgroup    {_group_line(group)}" for group in (self.groups.groups if self.groups else ())]
         lines += [f"file      fd {file.fd}: {file.note}, {len(file.content)} bytes" for file in self.files]
         return "\n".join([*lines, *(f"note      {note}" for note in self.notes)])
 
@@ -214,17 +309,24 @@ class LaunchPlan:
             "command": list(inner.argv) if inner else list(self.argv),
             "cwd": inner.cwd if inner else self.cwd,
             "environment": [name for name, _ in (inner.environment if inner else self.environment)],
-            "uid": self.staging.uid if self.staging else None,
+            "uid": self.staging.uid if self.staging else inner.user[0] if inner and inner.user else None,
             "mounts": [_line(mount).split(maxsplit=1)[1] for mount in self.mounts],
             "landlock_abi": inner.landlock_abi if inner and inner.landlock else None,
             "rlimits": [list(row) for row in (inner.rlimits if inner else self.rlimits)],
+            "cgroups": [_group_line(group) for group in (self.groups.groups if self.groups else ())],
             "notes": list(self.notes),
         }
+
+
+def _group_line(group: ControlGroup) -> str:
+    bounds = " ".join(f"{file}={value}" for file, value, _ in group.limits)
+    return f"one in {group.base}: {bounds or 'only counts'}"
 
 
 def _line(mount: Mount) -> str:
     source = f" from {mount.source}" if mount.source and mount.source != mount.target else ""
     size = f" size {mount.size}" if mount.size is not None else ""
+    inodes = f" inodes {mount.inodes}" if mount.inodes is not None else ""
     perms = f" mode {mount.perms:04o}" if mount.perms is not None else ""
     mapped = f" owned by uid {mount.owner[0]}" if mount.owner else ""
-    return f"mount     {mount.kind} {mount.target}{source}{size}{perms}{mapped}"
+    return f"mount     {mount.kind} {mount.target}{source}{size}{inodes}{perms}{mapped}"

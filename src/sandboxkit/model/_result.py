@@ -5,7 +5,7 @@ What came back from a command.
 from __future__ import annotations
 
 import signal as _signal
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -38,19 +38,42 @@ class Termination(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Usage:
     """
-    What a run used, of the command and the children it waited for.
+    What a run used.
+
+    The first three are of the command and the children it waited for. Where the command
+    was ended before they could be reported, the times are the whole tree's and the size
+    is not known. The others are of every process of the box, its launcher inside
+    included, and known only where a control group counted them.
 
     Attributes:
         cpu_user_s: Processor time in user mode, in seconds.
         cpu_system_s: Processor time in the kernel, in seconds.
-        max_rss_bytes: The largest resident size of one process, in bytes.
+        max_rss_bytes: The largest resident size of one process, in bytes, or None.
+        tree_cpu_s: Processor time of all processes, in seconds, or None.
+        tree_memory_peak_bytes: The most memory they held at one time, in bytes, with
+            files in memory and the page cache they filled, or None.
+        tree_processes_peak: The most processes and threads at one time, or None.
+        oom_kills: How many processes the kernel ended at the limit of memory, or None.
+        refused_processes: How often the control group refused a new process, or None.
+            The box's own limit of processes comes first and is not counted here.
 
-    Source: getrusage(2), RUSAGE_CHILDREN.
+    Source: getrusage(2), RUSAGE_CHILDREN; cgroups(7).
     """
 
     cpu_user_s: float
     cpu_system_s: float
-    max_rss_bytes: int
+    max_rss_bytes: int | None
+    tree_cpu_s: float | None = None
+    tree_memory_peak_bytes: int | None = None
+    tree_processes_peak: int | None = None
+    oom_kills: int | None = None
+    refused_processes: int | None = None
+
+    def to_dict(self) -> dict[str, float | int | None]:
+        """
+        A JSON-ready form, by the names of the attributes.
+        """
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +82,34 @@ class Violation:
     Something the command did, or tried, against the spec.
 
     Attributes:
-        kind: What it was, for example `protected-path-created`.
-        target: The path or address.
+        kind: What it was: `protected-path-created` or `protected-path-changed` where a run
+            did that; and where it was explained and was refused something, `read`,
+            `write`, `exec`, `connect`, `bind`, `signal` or `syscall`.
+        target: The path, two paths with ` -> ` between them, the address, the process or
+            the system call. What a program named: a hostile one may name anything.
         detail: One sentence.
+        spec_line: The line of a spec file that would allow it; None where none would, or
+            where none is proposed: credentials, protected names, what the spec denies.
+        call: The system call that was refused; empty where something was done.
+        error: The name of its error, for example `EROFS`.
+        program: The program that made it, as the box shows it.
+        count: How often.
     """
 
     kind: str
     target: str
     detail: str
+    spec_line: str | None = None
+    call: str = ""
+    error: str = ""
+    program: str = ""
+    count: int = 1
+
+    def to_dict(self) -> dict[str, str | int | None]:
+        """
+        A JSON-ready form, by the names of the attributes.
+        """
+        return {name: _text(value) for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +128,10 @@ class ExecResult:
         backend: The backend that ran it, or `direct`.
         enforcement: What was enforced.
         usage: What it used, or None where that could not be read.
-        violations: What it did against the spec.
+        violations: What it did against the spec, and where `explain` was asked for what
+            it was refused.
+        explained: Whether it was: every refused call was looked at.
+        explain_gap: Where that was asked for, what is missing of it and why; else empty.
         changes: Paths it changed, where the backend keeps a layer.
     """
 
@@ -100,6 +146,8 @@ class ExecResult:
     enforcement: Enforcement
     usage: Usage | None = None
     violations: tuple[Violation, ...] = ()
+    explained: bool = False
+    explain_gap: str = ""
     changes: tuple[str, ...] = field(default=())
 
     @property
@@ -123,8 +171,16 @@ class ExecResult:
                 return f"was ended by its deadline after {self.duration_s:.3g} s"
             case Termination.OUTPUT_LIMIT:
                 return "was ended for writing too much output"
+            case Termination.MEMORY_LIMIT:
+                return f"was ended at its limit of memory{self._used('tree_memory_peak_bytes', 'bytes')}"
+            case Termination.CPU_LIMIT:
+                return f"was ended at its limit of processor time{self._used('tree_cpu_s', 's')}"
             case _:
                 return f"was ended: {self.termination.value.replace('_', ' ')}"
+
+    def _used(self, name: str, unit: str) -> str:
+        figure = getattr(self.usage, name, None)
+        return "" if figure is None else f", having used {round(figure, 2)} {unit}"
 
     def text(self, stream: Stream = "stdout", *, encoding: str = "utf-8") -> str:
         """
@@ -158,16 +214,19 @@ class ExecResult:
             "duration_s": round(self.duration_s, 6),
             "backend": self.backend,
             "enforcement": self.enforcement.to_dict(),
-            "usage": {
-                "cpu_user_s": self.usage.cpu_user_s,
-                "cpu_system_s": self.usage.cpu_system_s,
-                "max_rss_bytes": self.usage.max_rss_bytes,
-            }
-            if self.usage
-            else None,
-            "violations": [{"kind": v.kind, "target": v.target, "detail": v.detail} for v in self.violations],
+            "usage": self.usage.to_dict() if self.usage else None,
+            "violations": [violation.to_dict() for violation in self.violations],
+            "explained": self.explained,
+            "explain_gap": self.explain_gap,
             "changes": list(self.changes),
         }
+
+
+def _text(value: str | int | None) -> str | int | None:
+    """
+    *value*, with bytes of a path that are no text as escapes.
+    """
+    return value.encode(errors="surrogateescape").decode(errors="backslashreplace") if isinstance(value, str) else value
 
 
 def _signal_name(number: int) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -16,6 +16,7 @@ from pydantic import (
     Field,
     PlainSerializer,
     ValidationError,
+    WithJsonSchema,
     field_validator,
 )
 
@@ -25,9 +26,12 @@ from sandboxkit.model._described import Described
 from sandboxkit.model._paths import Access, access_of, strictest
 from sandboxkit.model._real_path import real_path
 from sandboxkit.model._spec_problems import problems
+from sandboxkit.model._toml import toml_key, toml_value
+from sandboxkit.model._walk import GLOB, has_wildcard
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterator
 
 __all__ = [
     "EnvironmentPolicy",
@@ -49,7 +53,7 @@ ProtectionSet = Literal["git", "shell-rc", "ide", "agent-config", "ci", "hook-ma
 """
 A named group of files in a writable directory that other programs execute or obey.
 """
-_ALL_SETS: frozenset[ProtectionSet] = frozenset({"git", "shell-rc", "ide", "agent-config", "ci", "hook-managers"})
+_ALL_SETS: frozenset[str] = frozenset(get_args(ProtectionSet))
 
 _SORTED = PlainSerializer(sorted, when_used="json")
 """A set has another order in every process; a record of a spec must not."""
@@ -85,6 +89,10 @@ def _merged(one: _M, other: _M, **fields: object) -> _M:
 def _absolute(path: str) -> str:
     if "\0" in path:
         raise ValueError("a path cannot hold a NUL byte")
+    if path.startswith(GLOB):
+        raise ValueError(
+            f"{path!r} is a pattern, which only deny takes here; a spec file may have it, or name the paths"
+        )
     if not path.startswith("/"):
         raise ValueError(
             f"{path!r} is a relative path; write it from the root, or use a preset or a spec file, which resolve it"
@@ -94,6 +102,31 @@ def _absolute(path: str) -> str:
     return "/" + path.strip("/")
 
 
+def _protected(entry: str) -> str:
+    """
+    *entry* of `FilesystemPolicy.protect`, if it is one.
+    """
+    if entry in _ALL_SETS:
+        return entry
+    if "\0" in entry:
+        raise ValueError("a path cannot hold a NUL byte")
+    below = entry.removeprefix("./") if entry.startswith("./") else entry.removeprefix("/")
+    if below == entry:
+        from difflib import get_close_matches  # takes as long to import as all of the model
+
+        close = next(iter(get_close_matches(entry, sorted(_ALL_SETS))), None)
+        hint = f"did you mean {close!r}" if close else f"use one of {', '.join(sorted(_ALL_SETS))}"
+        raise ValueError(f"{entry!r} is no protection set; {hint}; a path starts with ./ or /")
+    if any(name in ("", ".", "..") for name in below.split("/")):
+        raise ValueError(f"{entry!r} is not in normal form; leave out empty names, '.' and '..'")
+    return entry
+
+
+_Protected = Annotated[
+    str,
+    AfterValidator(_protected),
+    WithJsonSchema({"anyOf": [{"enum": sorted(_ALL_SETS)}, {"type": "string", "pattern": "^[.]?/[^/]"}]}),
+]
 _HostPath = Annotated[str, AfterValidator(_absolute)]
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?|\*")
 
@@ -102,7 +135,17 @@ def _unique(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted(set(values)))
 
 
+def _denied(entry: str) -> str:
+    if not entry.startswith(GLOB):
+        return _absolute(entry)
+    pattern = _absolute(entry.removeprefix(GLOB))
+    if not has_wildcard(pattern):
+        raise ValueError(f"{entry!r} has none of *, ? and [; name the path itself, without {GLOB!r}")
+    return GLOB + pattern
+
+
 _HostPaths = Annotated[tuple[_HostPath, ...], AfterValidator(_unique)]
+_DeniedPaths = Annotated[tuple[Annotated[str, AfterValidator(_denied)], ...], AfterValidator(_unique)]
 
 
 class FilesystemPolicy(_Model):
@@ -126,15 +169,27 @@ class FilesystemPolicy(_Model):
     """Files and directories that may also be read."""
     write: _HostPaths = ()
     """Files and directories that may be read and written. They must exist."""
-    deny: _HostPaths = ()
+    deny: _DeniedPaths = ()
     """
     Files and directories that answer EACCES. A path that does not exist when the
     box starts cannot be held back: it is graded and checked after the run.
+    `glob:/path` is a pattern, with `*`, `?` and `[…]` within one name and `**` for any
+    number of directories: what it matches when a command starts is denied with all in
+    it, whatever is named deeper. What it matches only later is not covered.
     """
-    protect: Annotated[frozenset[ProtectionSet], _SORTED] = _ALL_SETS
-    """Groups of files that stay read-only inside writable directories; `git` is always on."""
+    protect: Annotated[frozenset[_Protected], _SORTED] = _ALL_SETS
+    """
+    What stays read-only inside writable directories: names of protection sets (`git` is
+    always on), `./path` in every writable directory, or an absolute path. In a path `*`,
+    `?` and `[…]` match within one name, and `**` any number of directories; what a
+    pattern matches only after the box was opened is not covered.
+    """
     tmp_bytes: int = Field(default=1024 * MIB, ge=MIB)
-    """Size of the private /tmp, in bytes; /dev/shm and the empty home get as much each."""
+    """
+    Size of the private /tmp, in bytes; /dev/shm and the empty home get as much each.
+    For a root caller they also hold at most one file for every 4096 bytes; for others the
+    kernel's own bound counts, because bwrap cannot set one.
+    """
     allow_host_interpreter_writes: bool = False
     """
     Lets a box write the interpreter, packages and programs this library itself runs
@@ -144,17 +199,23 @@ class FilesystemPolicy(_Model):
 
     @field_validator("protect", mode="after")
     @classmethod
-    def _git_always(cls, value: frozenset[ProtectionSet]) -> frozenset[ProtectionSet]:
+    def _git_always(cls, value: frozenset[str]) -> frozenset[str]:
         return value | {"git"}
 
     def tree(self) -> dict[str, Access]:
         """
-        The named paths with their access.
+        The named paths with their access, without the patterns of `deny`.
         """
         tree = dict.fromkeys(self.read, Access.READ)
         tree.update(dict.fromkeys(self.write, Access.WRITE))
-        tree.update(dict.fromkeys(self.deny, Access.DENY))
+        tree.update(dict.fromkeys((path for path in self.deny if path.startswith("/")), Access.DENY))
         return tree
+
+    def denied_patterns(self) -> tuple[str, ...]:
+        """
+        The patterns of `deny`, as absolute paths with wildcards.
+        """
+        return tuple(entry.removeprefix(GLOB) for entry in self.deny if entry.startswith(GLOB))
 
     def tighten(self, other: FilesystemPolicy) -> FilesystemPolicy:
         """
@@ -167,7 +228,10 @@ class FilesystemPolicy(_Model):
             base=_BASES[min(_BASES.index(self.base), _BASES.index(other.base))],
             read=_with(tree, Access.READ),
             write=_with(tree, Access.WRITE),
-            deny=_with(tree, Access.DENY),
+            deny=(
+                *_with(tree, Access.DENY),
+                *(GLOB + pattern for side in (self, other) for pattern in side.denied_patterns()),
+            ),
             protect=self.protect | other.protect,
             tmp_bytes=min(self.tmp_bytes, other.tmp_bytes),
             allow_host_interpreter_writes=self.allow_host_interpreter_writes and other.allow_host_interpreter_writes,
@@ -331,6 +395,18 @@ class ProcessPolicy(_Model):
         )
 
 
+def _toml_lines(fields: Mapping[str, object], before: str) -> Iterator[str]:
+    for name, value in fields.items():
+        key = f"{before}{toml_key(name)}"
+        if isinstance(value, Mapping) and not before:
+            yield from _toml_lines(value, f"{key}.")
+            continue
+        try:
+            yield f"{key} = {toml_value(value, key)}"
+        except ValueError as exc:
+            raise SpecError(f"{exc}; give it as JSON") from None
+
+
 def _grade(value: object) -> object:
     return value if isinstance(value, Grade) else Grade.from_name(str(value))
 
@@ -422,6 +498,16 @@ class SandboxSpec(_Model):
 
         return spec_from_dict(cls, data, base)
 
+    def to_toml(self) -> str:
+        """
+        The text of a TOML file that `from_file` takes back: a line for each field that was
+        given, as `filesystem.read = ["/srv"]`.
+
+        Raises:
+            SpecError: A limit is lifted with None, which TOML cannot say.
+        """
+        return "".join(f"{line}\n" for line in _toml_lines(self.model_dump(mode="json", exclude_unset=True), ""))
+
     def requirements(self) -> dict[Control, Grade]:
         """
         What a backend must enforce for this spec, `allow_degraded` taken out.
@@ -463,7 +549,8 @@ class SandboxSpec(_Model):
         """
         tree = self.filesystem.tree()
         here = (cwd,) if access_of(cwd, tree) >= Access.READ else ()
-        return (*here, *self.filesystem.write, *self.filesystem.read, home)
+        named = (*self.filesystem.write, *self.filesystem.read)
+        return (*here, *(path for path in named if tree[path] >= Access.READ), home)
 
     def timeout(self, asked: float | None) -> float | None:
         """

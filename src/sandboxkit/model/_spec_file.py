@@ -18,6 +18,7 @@ from sandboxkit.model._key_lines import KeyLines
 from sandboxkit.model._real_path import real_path
 from sandboxkit.model._spec_problems import Problem, problems
 from sandboxkit.model._unreadable import unreadable
+from sandboxkit.model._walk import GLOB, PATTERN_DEPTH, PATTERN_DIRECTORIES, Walk, fixed_part
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,13 +124,42 @@ def _with_real_paths(filesystem: Mapping[str, Any], base: str, wrong: list[Probl
     for name in _PATHS:
         if not isinstance(fields.get(name), list | tuple):
             continue
-        paths = list(fields[name])
-        for number, path in enumerate(paths):
-            if isinstance(path, str | os.PathLike):
-                try:
-                    paths[number] = real_path(path, base=base, expand_home=True)
-                except ValueError as exc:
-                    wrong.append(Problem(("filesystem", name, number), str(exc)))
-                    paths[number] = "/"  # stands in for it, so that the rest is checked too
+        paths: list[Any] = []
+        for number, path in enumerate(fields[name]):
+            try:
+                paths += _real(path, base, is_kept=name == "deny")
+            except ValueError as exc:
+                wrong.append(Problem(("filesystem", name, number), str(exc)))
+                paths.append("/")  # stands in for it, so that the rest is checked too
         fields[name] = paths
     return fields
+
+
+def _real(path: object, base: str, *, is_kept: bool) -> list[Any]:
+    """
+    What *path* of a file stands for: itself from the root, or what a pattern matches now.
+
+    Raises:
+        ValueError: It can be no path, or a pattern that cannot be followed to its end.
+    """
+    if not isinstance(path, str | os.PathLike):
+        return [path]
+    text = os.fspath(path)
+    if not text.startswith(GLOB):
+        return [real_path(path, base=base, expand_home=True)]
+    directory, parts = fixed_part(text.removeprefix(GLOB))
+    is_relative = not text.removeprefix(GLOB).startswith(("/", "~"))
+    directory = (
+        real_path(directory.lstrip("/") or ".", base=base, expand_home=True) if is_relative else _fixed(directory)
+    )
+    if is_kept:
+        return [GLOB + "/".join((directory.rstrip("/"), *parts))]
+    walk = Walk(directory, max_depth=PATTERN_DEPTH, max_directories=PATTERN_DIRECTORIES)
+    found = list(walk.matches(directory.rstrip("/"), parts))
+    if walk.unseen:
+        raise ValueError(f"{text!r} cannot be followed to its end: {walk.unseen}; start it deeper")
+    return list(dict.fromkeys(map(os.path.realpath, found)))
+
+
+def _fixed(directory: str) -> str:
+    return real_path(directory[1:] if directory.startswith("/~") else directory, expand_home=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from sandboxkit.model import UNKNOWN, Level, PolicyAction
+from sandboxkit.model import UNKNOWN, Level, PolicyAction, toml_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,10 +79,5 @@ def suggested_rule(words: tuple[str, ...], action: str) -> str:
         return ""
     prefix = words[: 2 if len(words) > 1 and _SUBCOMMAND.fullmatch(words[1]) else 1]
     name = _NOT_IN_ID.sub("-", "-".join(prefix).lower()).strip("-._")[:100] or "mine"
-    written = ", ".join(_toml(word) for word in prefix)
+    written = ", ".join(toml_value(word) for word in prefix)
     return f'[[rules]]\nid = "{name}"\nprefix = [{written}]\naction = "{action}"'
-
-
-def _toml(word: str) -> str:
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'

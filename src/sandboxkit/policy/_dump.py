@@ -6,23 +6,22 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandboxkit.errors import PolicyError
+from sandboxkit.model import toml_value
 from sandboxkit.policy._load import VERSION
 from sandboxkit.policy._replace import replace_file
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sandboxkit.model import PolicyAction
     from sandboxkit.policy._rule import PolicyRule
 
 __all__ = ["as_json", "as_toml", "save"]
-
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def as_json(rules: Iterable[PolicyRule], default: PolicyAction | None = None) -> str:
@@ -50,27 +49,10 @@ def as_toml(rules: Iterable[PolicyRule], default: PolicyAction | None = None, *,
 
 
 def _value(value: object, where: str) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return repr(value)
-    if isinstance(value, str):
-        return _string(value)
-    if isinstance(value, Mapping):
-        pairs = (f"{_key(str(key))} = {_value(item, f'{where}.{key}')}" for key, item in value.items())
-        return "{ " + ", ".join(pairs) + " }"
-    if isinstance(value, Sequence):
-        return "[" + ", ".join(_value(item, where) for item in value) + "]"
-    raise PolicyError(f"{where}: TOML has no way to write {value!r}; save as JSON")
-
-
-def _string(text: str) -> str:
-    # JSON's escapes are TOML's, but for DEL, which TOML wants escaped too.
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _key(name: str) -> str:
-    return name if _BARE_KEY.fullmatch(name) else _string(name)
+    try:
+        return toml_value(value, where)
+    except ValueError as exc:
+        raise PolicyError(f"{exc}; save as JSON") from None
 
 
 def save(text: str, path: str | os.PathLike[str]) -> None:

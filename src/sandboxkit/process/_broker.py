@@ -10,12 +10,12 @@ of it, because a forked worker keeps the channel open.
 Runs under `python -I -S`, standard library only, and imports nothing of the package.
 
 Channel (SEQPACKET): one datagram a launch, with descriptors attached: a control
-socket, a memfd with the plan as JSON, then what the plan's `fds` names. On the control
-socket the broker reports once, when all has ended, as a JSON object; the application
-sends `kill` or `signal N`, and closing the socket kills.
+socket, a memfd with the plan as JSON, then what the plan's `fds` names, and last, where it
+says `trace`, a file for what the command was refused. On the control socket the broker
+reports once, when all has ended, as a JSON object; the application sends `kill` or
+`signal N`, and closing the socket kills.
 
-Source: pidfd_open(2), prctl(2) PR_SET_CHILD_SUBREAPER, openat2(2), mount_setattr(2),
-open_tree(2), move_mount(2), user_namespaces(7).
+Source: pidfd_open(2), prctl(2) PR_SET_CHILD_SUBREAPER.
 """
 
 from __future__ import annotations
@@ -39,205 +39,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from sandboxkit.process import _leaves, _staging
+
 MAX_FDS = 250
+PATIENCE = 3.0  # seconds a supervisor has to end its box
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-CLONE_NEWNS = 0x00020000
-CLONE_NEWUSER = 0x10000000
-MS_NOSUID, MS_NODEV, MS_REC, MS_PRIVATE = 0x2, 0x4, 0x4000, 0x40000
-SYS_OPEN_TREE, SYS_MOVE_MOUNT, SYS_OPENAT2, SYS_MOUNT_SETATTR = 428, 429, 437, 442  # one number on all architectures
-AT_FDCWD, AT_EMPTY_PATH, AT_RECURSIVE = -100, 0x1000, 0x8000
-RESOLVE_NO_SYMLINKS = 0x04
-OPEN_TREE_CLONE = 1
-MOVE_MOUNT_F_EMPTY_PATH = 0x4
-MOUNT_ATTR_IDMAP = 0x00100000
 ALL_SIGNALS = [number for number in range(1, signal.NSIG) if number not in (signal.SIGKILL, signal.SIGSTOP, 32, 33)]
 # A terminal's signals are for the application; a broken pipe or a file limit is an error.
 IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ)
 
+LOOK_SECONDS = 0.1
+"""How often the processor time of a box is looked at when its limit is near."""
+PROCESSORS = os.cpu_count() or 1
+
 libc = ctypes.CDLL(None, use_errno=True)
-
-
-class StagingError(OSError):
-    """
-    A step on the way to an unprivileged uid was refused.
-    """
-
-
-def checked(step: str, value: int) -> int:
-    """
-    *value*, unless it says that the kernel refused *step*.
-    """
-    if value < 0:
-        number = ctypes.get_errno()
-        raise StagingError(number, step)
-    return value
-
-
-def kernel(step: str, number: int, *arguments: int | bytes) -> int:
-    """
-    Makes the kernel call *number* for *step*.
-    """
-    raw = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
-    return checked(step, libc.syscall(ctypes.c_long(number), *raw))
-
-
-def mount(source: bytes | None, target: bytes, kind: bytes | None, flags: int, data: bytes | None) -> None:
-    """
-    mount(2).
-    """
-    checked("mount", libc.mount(source, target, kind, ctypes.c_ulong(flags), data))
-
-
-def exchange(owner: int, seen: int) -> str:
-    """
-    An id map that shows *owner* as *seen* and leaves every other id as it is; on disk
-    *seen* has no counterpart, so nothing can be given to it.
-    """
-    if owner == seen:
-        return "0 0 4294967295\n"
-    low, high = sorted((owner, seen))
-    rows = [
-        (0, 0, low),
-        (owner, seen, 1),
-        (low + 1, low + 1, high - low - 1),
-        (high + 1, high + 1, 4294967295 - high - 1),
-    ]
-    return "".join(f"{first} {shown} {count}\n" for first, shown, count in rows if count)
-
-
-class IdMaps:
-    """
-    User namespaces that only hold an id map, one for each map, kept for reuse.
-    """
-
-    def __init__(self) -> None:
-        self.namespaces: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
-
-    def namespace(self, owner: tuple[int, ...], user: tuple[int, ...]) -> int:
-        """
-        A descriptor of a user namespace that shows *owner*'s files as *user*'s.
-        """
-        if (owner, user) not in self.namespaces:
-            maps = [exchange(*pair) for pair in zip(owner, user, strict=True)]
-            self.namespaces[owner, user] = self.create(*maps)
-        return self.namespaces[owner, user]
-
-    def create(self, uid_map: str, gid_map: str) -> int:
-        """
-        Makes the namespace in a short-lived child and keeps it by descriptor.
-        """
-        ready, done = os.pipe(), os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            refused = libc.unshare(CLONE_NEWUSER)
-            os.write(ready[1], b"%d" % (ctypes.get_errno() if refused else 0))
-            os.close(done[1])
-            os.read(done[0], 1)
-            os._exit(0)
-        try:
-            number = int(os.read(ready[0], 16))
-            if number:
-                raise StagingError(number, "create a user namespace for the id map")
-            for name, text in (("uid_map", uid_map), ("gid_map", gid_map)):
-                with open(f"/proc/{pid}/{name}", "w") as file:
-                    file.write(text)
-            return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
-        finally:
-            for fd in (*ready, *done):
-                os.close(fd)
-            os.waitpid(pid, 0)
-
-
-def stage(order: dict[str, Any], namespaces: list[int | None]) -> None:
-    """
-    Enters a private mount namespace that has every source, and an unprivileged uid.
-
-    Root stays the saved uid, for the way back; a program that is executed meanwhile
-    does not get it, because exec overwrites the saved uid with the effective one.
-    """
-    checked("unshare the mount namespace", libc.unshare(CLONE_NEWNS))
-    mount(None, b"/", None, MS_REC | MS_PRIVATE, None)
-    trees: list[int] = []
-    try:
-        for (path, _), namespace in zip(order["sources"], namespaces, strict=True):
-            clone_tree(path, namespace, trees)
-        directory = os.fsencode(order["directory"])
-        mount(b"tmpfs", directory, b"tmpfs", MS_NOSUID | MS_NODEV, b"size=1m,mode=0755")
-        for number, tree in enumerate(trees):
-            attach(tree, b"%s/%d" % (directory, number))
-    finally:
-        close_all(trees)
-    os.setresgid(order["gid"], order["gid"], 0)
-    os.setresuid(order["uid"], order["uid"], 0)
-
-
-def attach(tree: int, place: bytes) -> None:
-    """
-    Mounts the detached *tree* at *place*, which is made for it.
-    """
-    if os.fstat(tree).st_mode & 0o170000 == 0o040000:
-        os.mkdir(place)
-    else:
-        os.close(os.open(place, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o444))
-    kernel("attach", SYS_MOVE_MOUNT, tree, b"", AT_FDCWD, place, MOVE_MOUNT_F_EMPTY_PATH)
-
-
-class Home:
-    """
-    Where the broker of a root caller belongs, to come back from staging.
-    """
-
-    def __init__(self) -> None:
-        self.namespace = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-        self.root = os.open("/", os.O_PATH | os.O_CLOEXEC)
-        os.setgroups([])  # no started program is to have root's other groups
-
-    def come_back(self) -> None:
-        """
-        Takes the uid, the mount namespace and the root directory again; without them
-        the broker would be of no use, so it ends.
-        """
-        try:
-            os.setresuid(0, 0, 0)
-            os.setresgid(0, 0, 0)
-            checked("come back", libc.setns(self.namespace, CLONE_NEWNS))
-            os.fchdir(self.root)
-            os.chroot(".")  # setns() also leaves a chroot the application lives in
-            os.chdir("/")
-        except OSError:
-            os._exit(70)
-
-
-def lend_streams(moves: list[tuple[int, int]], uid: int, gid: int) -> None:
-    """
-    Gives the pipes of the standard streams to the user the command will be: opening
-    /dev/stderr opens the pipe anew, and only its owner may.
-    """
-    for source, target in moves:
-        if target <= 2 and os.fstat(source).st_mode & 0o170000 == 0o010000:
-            os.fchown(source, uid, gid)
-
-
-def clone_tree(path: str, namespace: int | None, trees: list[int]) -> None:
-    """
-    Adds to *trees* a detached copy of the mount at *path*, id-mapped by *namespace*
-    unless None.
-
-    The path was real when the plan was made; a link put there since is refused, since
-    root would follow it anywhere.
-    """
-    how = struct.pack("QQQ", os.O_PATH | os.O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS)
-    place = kernel(f"open {path}", SYS_OPENAT2, AT_FDCWD, os.fsencode(path), how, len(how))
-    flags = OPEN_TREE_CLONE | os.O_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE
-    try:
-        tree = kernel(f"open {path}", SYS_OPEN_TREE, place, b"", flags)
-    finally:
-        os.close(place)
-    trees.append(tree)
-    if namespace is not None:
-        attributes = struct.pack("QQQQ", MOUNT_ATTR_IDMAP, 0, 0, namespace)
-        kernel(f"id-map {path}", SYS_MOUNT_SETATTR, tree, b"", AT_EMPTY_PATH, attributes, len(attributes))
 
 
 def above(fds: list[int], floor: int) -> list[int]:
@@ -286,10 +102,22 @@ def failure(error: Exception) -> dict[str, object]:
     """
     The message about a launch that *error* ended.
     """
+    if isinstance(error, LaunchFailure):
+        return error.message
     number = getattr(error, "errno", None) or errno.EINVAL
-    if isinstance(error, StagingError):
-        return {"error": "staging", "errno": number, "text": f"{error.strerror}: {os.strerror(number)}"}
+    if stage := getattr(error, "stage", None):
+        return {"error": stage, "errno": number, "text": str(getattr(error, "strerror", error))}
     return {"error": "broker", "errno": number, "text": str(error)}
+
+
+class LaunchFailure(OSError):  # noqa: N818 - it carries what the application is told
+    """
+    A launch did not work, in another process of ours: the message about it.
+    """
+
+    def __init__(self, message: dict[str, object]) -> None:
+        super().__init__(message["errno"], message["text"])
+        self.message = message
 
 
 class Box:
@@ -297,10 +125,24 @@ class Box:
     One launched command and the processes that came of it.
     """
 
-    def __init__(self, control: socket.socket, pid: int, status: int, timeout: float | None) -> None:
+    def __init__(
+        self,
+        control: socket.socket,
+        pid: int,
+        launcher: int,
+        status: int,
+        order: dict[str, Any],
+        leaves: _leaves.Leaves | None,
+    ) -> None:
+        timeout: float | None = order["timeout"]
+        self.end_signal: int | None = order["end_signal"]
         self.control = control
+        self.leaves = leaves
+        self.next_look = time.monotonic() if leaves and leaves.cpu_us is not None else None
         self.pid = pid
         self.pidfd = os.pidfd_open(pid)
+        self.launcher = launcher
+        self.launcher_fd = self.open_launcher() if launcher != pid else None
         self.status = status
         self.init: int | None = None
         self.pending = b""
@@ -308,25 +150,90 @@ class Box:
         self.is_killed = False
         self.deadline = None if timeout is None else time.monotonic() + timeout
 
+    def open_launcher(self) -> int | None:
+        """
+        A descriptor of the launcher where that is not our child but a tracer's.
+        """
+        try:
+            return os.pidfd_open(self.launcher)
+        except OSError:
+            return None  # it has ended
+
     def kill(self) -> None:
         """
-        Ends the box: through its first process where that is known.
+        Ends the box: through its first process where that is known, or through a
+        supervisor that can end all of it at one stroke and has a moment to do so. A
+        tracer, too, has a moment, to report.
         """
-        self.is_killed = True
+        is_first, self.is_killed = not self.is_killed, True
+        if is_first and (self.end_signal is not None or self.is_traced):
+            self.send(signal.SIGKILL if self.end_signal is None else self.end_signal)
+            self.deadline = time.monotonic() + PATIENCE
+        if self.deadline is not None and (self.end_signal is not None or self.is_traced):
+            return
         self.send(signal.SIGKILL)
+        if self.is_traced:
+            self.signal(self.pidfd, signal.SIGKILL)  # with it goes all it traces
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except OSError:
             pass  # no group of its own, or gone
 
+    def due(self) -> float | None:
+        """
+        When, on the monotonic clock, something is to be looked at, or None.
+        """
+        times = [moment for moment in (self.deadline, self.next_look) if moment is not None]
+        return min(times) if times else None
+
+    def look(self, now: float) -> None:
+        """
+        Ends the box where its time is over, or its share of the processors is used up.
+        """
+        if self.deadline is not None and self.deadline <= now:
+            self.deadline = None
+            self.kill() if self.is_killed else self.stop("timed_out")
+        if self.next_look is not None and self.next_look <= now:
+            self.next_look = None
+            left = self.leaves.unused_cpu() if self.leaves else None
+            if left is not None and left <= 0:
+                self.stop("cpu_limit")
+            elif left is not None:
+                self.next_look = now + min(1.0, max(LOOK_SECONDS, left / PROCESSORS))
+
+    def stop(self, reason: str) -> None:
+        """
+        Ends the box for *reason*, unless it is ended for another already.
+        """
+        self.records.setdefault("ended", reason)
+        self.kill()
+
     def send(self, number: int) -> None:
         """
         Sends signal *number* to the box's first process, or to what builds the box.
         """
+        if self.init is not None:
+            self.signal(self.init, number)
+        elif not self.is_traced:
+            self.signal(self.pidfd, number)
+        elif self.launcher_fd is not None:
+            self.signal(self.launcher_fd, number)
+
+    def signal(self, pidfd: int, number: int) -> None:
+        """
+        Sends signal *number* to the process behind *pidfd*.
+        """
         try:
-            signal.pidfd_send_signal(self.init if self.init is not None else self.pidfd, number)
+            signal.pidfd_send_signal(pidfd, number)
         except OSError:
             pass  # it has ended
+
+    @property
+    def is_traced(self) -> bool:
+        """
+        Whether a tracer stands between us and the launcher.
+        """
+        return self.launcher != self.pid
 
     def read_status(self) -> bool:
         """
@@ -368,7 +275,7 @@ class Box:
             fd = os.pidfd_open(pid)
         except OSError:
             return
-        if parent_of(pid) not in (self.pid, os.getpid()):
+        if parent_of(pid) not in (self.launcher, os.getpid()):
             os.close(fd)
             return
         self.init = fd
@@ -380,7 +287,18 @@ class Box:
         Lets go of every descriptor.
         """
         self.control.close()
-        close_all([fd for fd in (self.pidfd, self.status, self.init) if fd is not None])
+        close_all([fd for fd in (self.pidfd, self.launcher_fd, self.status, self.init) if fd is not None])
+
+
+def import_beside(name: str, room: str = "process") -> Any:
+    """
+    The module *name* of a room of this package, which -I leaves out of the path. It must
+    be one that starts bare, as this does. Only who needs it pays for its import.
+    """
+    place = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), room)
+    if place not in sys.path:
+        sys.path.append(place)
+    return __import__(name)
 
 
 def parent_of(pid: int) -> int | None:
@@ -454,6 +372,29 @@ def fork(order: dict[str, Any], moves: list[tuple[int, int]], report: int) -> in
         os._exit(125)
 
 
+def fork_held(order: dict[str, Any], moves: list[tuple[int, int]], report: int, gate: tuple[int, int]) -> int:
+    """
+    Starts the program of *order* in a child that waits for a byte through *gate*, so that
+    it can be attached to before it does anything; without one it ends.
+    """
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.close(gate[1])
+        if not os.read(gate[0], 1):
+            os._exit(125)
+        for number in IGNORED:
+            signal.signal(number, signal.SIG_DFL)
+        for source, target in moves:
+            os.dup2(source, target)
+        os.execve(order["argv"][0], order["argv"], order["environment"])
+    except OSError as error:
+        os.write(report, json.dumps(failure(error)).encode() + b"\n")
+    finally:
+        os._exit(125)
+
+
 class Broker:
     """
     The event loop over the channel, the application and the boxes.
@@ -463,8 +404,8 @@ class Broker:
         self.channel = channel
         self.idle_seconds = idle_seconds
         self.boxes: dict[int, Box] = {}
-        self.maps = IdMaps()
-        self.home: Home | None = None
+        self.stages: _staging.Stages | None = None
+        self.nursery: _leaves.Nursery | None = None
         self.is_closing = False
         self.actions: dict[int, Callable[[], None]] = {}
         self.poll = select.epoll()
@@ -523,17 +464,14 @@ class Broker:
                 action()
         now = time.monotonic()
         for box in self.boxes.values():
-            if box.deadline is not None and box.deadline <= now:
-                box.deadline = None
-                box.records["ended"] = "timed_out"
-                box.kill()
+            box.look(now)
         return bool(events)
 
     def patience(self) -> float | None:
         """
         The seconds until the next deadline, or None where there is none.
         """
-        due = [box.deadline for box in self.boxes.values() if box.deadline is not None]
+        due = [moment for box in self.boxes.values() if (moment := box.due()) is not None]
         return max(0.0, min(due) - time.monotonic()) if due else None
 
     def take(self) -> None:
@@ -602,7 +540,7 @@ class Broker:
         try:
             with open(plan, "rb") as file:
                 order = json.loads(file.read())
-            pid = self.start(order, fds, report)
+            pid, launcher, leaves = self.start(order, fds, report)
         except (OSError, ValueError, KeyError, TypeError) as error:
             tell(control, {**failure(error), "done": -1})
             control.close()
@@ -610,15 +548,136 @@ class Broker:
             return
         finally:
             os.close(report)
-        box = Box(control, pid, status, order["timeout"])
+        box = Box(control, pid, launcher, status, order, leaves)
         self.boxes[pid] = box
         self.watch(box.status, lambda: self.hear(box))
         self.watch(box.pidfd, lambda: self.finish(box))
         self.watch(box.control.fileno(), lambda: self.obey(box))
+        if leaves and leaves.shortage is not None:
+            self.watch(leaves.shortage, lambda: self.starve(box))
 
-    def start(self, order: dict[str, Any], fds: list[int], report: int) -> int:
+    def starve(self, box: Box) -> None:
         """
-        The process id of the newly started program of *order*.
+        Ends *box* if it has reached its limit of memory: the kernel only ends single
+        processes of it, and files in memory stay.
+        """
+        if box.leaves is None or box.leaves.shortage is None:
+            return
+        os.eventfd_read(box.leaves.shortage)
+        if box.leaves.is_short():
+            self.forget(box.leaves.shortage)
+            box.stop("memory_limit")
+
+    def start(self, order: dict[str, Any], fds: list[int], report: int) -> tuple[int, int, _leaves.Leaves | None]:
+        """
+        The process id of our new child for *order*, that of the program it asks for, and
+        its control groups. The two differ where a tracer stands between.
+        """
+        begin = self.start_traced if order["trace"] else self.start_untraced
+        nursery = self.nursery
+        if nursery is None and order["groups"]:
+            nursery = self.nursery = self.open_nursery()
+        leaves = nursery.take(order["groups"]) if nursery else None
+        if nursery is None or leaves is None:
+            return *begin(order, fds, report), None
+        try:
+            pids = begin(order, fds, report)
+        except BaseException:
+            leaves.leave()
+            nursery.clear(leaves)
+            raise
+        nursery.move_on(leaves, order["groups"])
+        return *pids, leaves
+
+    def start_untraced(self, order: dict[str, Any], fds: list[int], report: int) -> tuple[int, int]:
+        """
+        Starts the program of *order* as our own child.
+        """
+        pid = self.start_program(order, fds, report)
+        return pid, pid
+
+    def start_traced(self, order: dict[str, Any], fds: list[int], report: int) -> tuple[int, int]:
+        """
+        Starts the program of *order* as the child of a tracer, which is ours. The last of
+        *fds* is where the tracer writes what it found.
+
+        A process of its own, not a thread: waiting in one thread takes the stops of the
+        others, and the uid and mounts that `stage` changes are the whole process's.
+        """
+        found = fds.pop()
+        try:
+            if order["staging"]:
+                self.open_stages().namespaces(order["staging"])  # kept here for later runs, too
+            pid, answer = self.fork_tracer(order, fds, report, found)
+        finally:
+            os.close(found)
+        if "launcher" in answer:
+            return pid, int(answer["launcher"])
+        os.waitpid(pid, 0)
+        raise LaunchFailure(answer or {"error": "broker", "errno": errno.EIO, "text": "the tracer ended"})
+
+    def fork_tracer(self, order: dict[str, Any], fds: list[int], report: int, found: int) -> tuple[int, dict[str, Any]]:
+        """
+        The process id of a new tracer, and what it says once the program was started.
+        """
+        owner, (ready, told) = os.getpid(), os.pipe2(os.O_CLOEXEC)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    self.trace(order, fds, report, found, told, owner)
+                finally:
+                    os._exit(70)
+            os.close(told)
+            told = -1
+            with open(ready, "rb", closefd=False) as file:
+                answer: dict[str, Any] = json.loads(file.read() or b"{}")
+            return pid, answer
+        finally:
+            close_all([fd for fd in (ready, told) if fd >= 0])
+
+    def trace(self, order: dict[str, Any], fds: list[int], report: int, found: int, told: int, owner: int) -> None:
+        """
+        In the tracer of the broker *owner*: starts the program of *order*, follows its
+        processes to the end and writes to *found* what they were refused. Ends as the
+        program did.
+        """
+        gate = os.pipe2(os.O_CLOEXEC)
+        try:
+            launcher = self.start_program(order, fds, report, gate)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            os.write(told, json.dumps(failure(error)).encode())
+            return
+        # Not before: taking another uid and coming back has cleared it.
+        libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+        tracer, verdict = import_beside("_tracer"), import_beside("_verdict", "confine")
+        for group in order["groups"]["groups"] if order["groups"] else ():
+            import_beside("_leaves").go(group["home"])  # or the box's limits would be ours, too
+        keep_only([report, found, told, gate[1]])
+        os.close(report)  # the box's end is seen by its last writer
+        if os.getppid() == owner:
+            os._exit(tracer.trace(launcher, order["trace"], verdict, told=told, gate=gate[1], found=found))
+
+    def open_nursery(self) -> _leaves.Nursery:
+        """
+        What makes control groups. Only who may make some pays for its import.
+        """
+        nursery: _leaves.Nursery = import_beside("_leaves").Nursery()
+        return nursery
+
+    def clear(self, leaves: _leaves.Leaves) -> None:
+        """
+        Removes the control groups of a run that has ended.
+        """
+        if self.nursery:
+            self.nursery.clear(leaves)
+
+    def start_program(
+        self, order: dict[str, Any], fds: list[int], report: int, gate: tuple[int, int] | None = None
+    ) -> int:
+        """
+        The process id of the newly started program of *order*. With a *gate* it waits
+        for a byte through that.
         """
         targets = order["fds"]
         reports = order["report_fds"]
@@ -628,32 +687,30 @@ class Broker:
             moves = list(zip(copies, [*targets, *reports], strict=True))
             if order["is_direct"]:
                 return fork(order, moves, report)
-            if order["staging"]:
-                return self.spawn_staged(order, moves)
-            return spawn(order, moves)
+            if gate is None:
+                return self.as_ordered(order, lambda: spawn(order, moves), moves)
+            (said,) = above([report], floor)
+            copies.append(said)
+            return self.as_ordered(order, lambda: fork_held(order, moves, said, gate), moves)
         finally:
             close_all(copies)
 
-    def spawn_staged(self, order: dict[str, Any], moves: list[tuple[int, int]]) -> int:
+    def as_ordered(self, order: dict[str, Any], action: Callable[[], int], moves: list[tuple[int, int]]) -> int:
         """
-        Starts the program with the uid and the files that the staging of *order* gives.
+        What *action* gives with the uid and the files that the staging of *order* gives.
         """
         staging = order["staging"]
-        namespaces = self.namespaces(staging)
-        lend_streams(moves, staging["uid"], staging["gid"])
-        home = self.home = self.home or Home()
-        try:
-            stage(staging, namespaces)
-            return spawn(order, moves)
-        finally:
-            home.come_back()
+        if not staging:
+            return action()
+        return self.open_stages().act(staging, action, moves)
 
-    def namespaces(self, staging: dict[str, Any]) -> list[int | None]:
+    def open_stages(self) -> _staging.Stages:
         """
-        For each source of *staging* the namespace that maps its owner, or None.
+        What takes a root caller's program to another user, made when it is first needed.
         """
-        user = (staging["uid"], staging["gid"])
-        return [self.maps.namespace(tuple(owner), user) if owner else None for _, owner in staging["sources"]]
+        if self.stages is None:
+            self.stages = import_beside("_staging").Stages()
+        return self.stages
 
     def finish(self, box: Box) -> None:
         """
@@ -666,7 +723,13 @@ class Broker:
         while box.read_status():
             if not select.select([box.status], [], [], 0)[0]:
                 break
-        tell(box.control, {**box.records, "done": status})
+        message = {**box.records, "done": status}
+        if box.leaves:
+            message.update(box.leaves.report())
+            if box.leaves.shortage is not None:
+                self.forget(box.leaves.shortage)
+            self.clear(box.leaves)
+        tell(box.control, message)
         box.close()
 
     def sweep(self) -> None:
@@ -697,6 +760,8 @@ class Broker:
             self.act(0.2)
         self.boxes.clear()
         self.sweep()
+        if self.nursery:
+            self.nursery.close()
 
 
 def keep_only(fds: list[int]) -> None:

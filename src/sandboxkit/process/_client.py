@@ -24,7 +24,7 @@ import struct
 import sys
 import threading
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,13 +32,14 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from sandboxkit.errors import BrokerError, SetupError
+from sandboxkit.process._explain import trace_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sandboxkit.model import LaunchPlan
 
-__all__ = ["Control", "broker_pid", "interpreter", "shutdown", "submit"]
+__all__ = ["Control", "broker_pid", "ensure_broker", "interpreter", "shutdown", "submit"]
 
 _BROKER = Path(__file__).with_name("_broker.py")
 _FIRST_SPARE_FD = 10
@@ -180,6 +181,16 @@ def broker_pid() -> int | None:
     return broker.pid if broker else None
 
 
+def ensure_broker() -> int:
+    """
+    The broker's process id; it is started where there is none.
+
+    Raises:
+        BrokerError: It cannot be started.
+    """
+    return _broker().pid
+
+
 def shutdown() -> None:
     """
     Ends the broker and with it every box of this process, and waits for that.
@@ -246,7 +257,7 @@ class Control:
         self._sock.close()
 
 
-def _order(plan: LaunchPlan, targets: Sequence[int], timeout: float | None) -> bytes:
+def _order(plan: LaunchPlan, targets: Sequence[int], timeout: float | None, *, explain: bool) -> bytes:
     staging = plan.staging
     reports = (plan.status_fd, plan.status_fd + 1) if plan.status_fd is not None else ()
     return json.dumps(
@@ -257,20 +268,29 @@ def _order(plan: LaunchPlan, targets: Sequence[int], timeout: float | None) -> b
             "fds": targets,
             "report_fds": reports,
             "timeout": timeout,
+            "end_signal": plan.end_signal,
             "is_direct": plan.confinement is None,
             "rlimits": plan.rlimits,
+            "groups": plan.groups and asdict(plan.groups),
+            "trace": trace_order(plan.trace) if explain and plan.trace else None,
             "staging": staging
             and {
                 "uid": staging.uid,
                 "gid": staging.gid,
                 "sources": staging.sources,
                 "directory": staging.directory,
+                "memory": staging.memory,
             },
         }
     ).encode()
 
 
-async def submit(plan: LaunchPlan, fds: Sequence[tuple[int, int]], timeout: float | None) -> Control:  # noqa: ASYNC109 - the broker's to keep
+async def submit(
+    plan: LaunchPlan,
+    fds: Sequence[tuple[int, int]],
+    timeout: float | None,  # noqa: ASYNC109 - the broker's to keep
+    found: int | None = None,
+) -> Control:
     """
     Has the broker start *plan*.
 
@@ -280,6 +300,8 @@ async def submit(plan: LaunchPlan, fds: Sequence[tuple[int, int]], timeout: floa
             besides the plan's own files.
         timeout: Seconds after which the broker ends it; None is no deadline. The
             broker keeps it, so that a blocked event loop does not lengthen it.
+        found: A descriptor of a file in which is written, as JSON, what the command was
+            refused; None does without. Only for a plan with a `trace`.
 
     Raises:
         BrokerError: The broker could not be started or keeps going away.
@@ -296,12 +318,15 @@ async def submit(plan: LaunchPlan, fds: Sequence[tuple[int, int]], timeout: floa
             stack.callback(os.close, fd)
             places.append((fd, target))
         passed = [*fds, *plan.open_files, *places, *files]
-        order = memfd("sandboxkit-plan", _order(plan, [target for _, target in passed], timeout))
+        order = memfd(
+            "sandboxkit-plan", _order(plan, [target for _, target in passed], timeout, explain=found is not None)
+        )
         stack.callback(os.close, order)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         stack.callback(theirs.close)
         try:
-            await _send(array.array("i", [theirs.fileno(), order, *(fd for fd, _ in passed)]))
+            last = [] if found is None else [found]
+            await _send(array.array("i", [theirs.fileno(), order, *(fd for fd, _ in passed), *last]))
         except BaseException:
             ours.close()
             raise

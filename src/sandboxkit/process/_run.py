@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -16,12 +16,13 @@ import anyio.lowlevel
 from sandboxkit.errors import BrokerError, LaunchError, ProgramNotExecutableError, ProgramNotFoundError, SetupError
 from sandboxkit.model import Termination, Usage
 from sandboxkit.process._client import Control, submit
+from sandboxkit.process._explain import found
 from sandboxkit.process._streams import CHUNK, PipeReader, PipeWriter, pipe_from_us, pipe_to_us
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from sandboxkit.model import LaunchPlan
+    from sandboxkit.model import LaunchPlan, Refusal
 
 __all__ = ["Outcome", "Running", "launch", "run"]
 
@@ -36,7 +37,12 @@ class Outcome:
     """
     How a launched command ended, before a backend adds what it enforced.
 
-    Attributes are those of `ExecResult` with the same names.
+    Attributes are those of `ExecResult` with the same names, and:
+
+    Attributes:
+        unheld: For each control whose control group could not be made: why.
+        refusals: What was refused, where that was asked for.
+        explain_gap: What is missing of them, and why; empty where nothing is.
     """
 
     exit_code: int | None
@@ -47,6 +53,36 @@ class Outcome:
     truncated: bool
     duration_s: float
     usage: Usage | None
+    unheld: Mapping[str, str] = field(default_factory=dict)
+    refusals: tuple[Refusal, ...] = ()
+    explain_gap: str = ""
+
+
+class _Found:
+    """
+    What a run was refused, in a file in memory that the broker fills.
+
+    Args:
+        is_wanted: Whether anybody asked.
+        is_possible: Whether the plan says how to follow the command.
+        ends: Closes it.
+    """
+
+    def __init__(self, *, is_wanted: bool, is_possible: bool, ends: contextlib.ExitStack) -> None:
+        self._is_wanted = is_wanted
+        self.fd = os.memfd_create("sandboxkit-refusals") if is_wanted and is_possible else None
+        if self.fd is not None:
+            ends.callback(os.close, self.fd)
+
+    def read(self) -> tuple[tuple[Refusal, ...], str]:
+        """
+        The refusals, and what is missing of them.
+        """
+        if self.fd is None:
+            return (), "its backend does not say how to follow a command" if self._is_wanted else ""
+        with open(self.fd, "rb", closefd=False) as file:
+            file.seek(0)
+            return found(file.read())
 
 
 class Running:
@@ -54,8 +90,10 @@ class Running:
     A launched command.
     """
 
-    def __init__(self, plan: LaunchPlan, control: Control, started: float) -> None:
+    def __init__(self, plan: LaunchPlan, control: Control, started: float, found: _Found) -> None:
         self._plan = plan
+        self._found = found
+        self._refused: tuple[tuple[Refusal, ...], str] = ((), "")
         self._control = control
         self._records: dict[str, Any] = {}
         self._status: int | None = None
@@ -85,6 +123,7 @@ class Running:
             return
         message = await self._control.receive()
         self.is_done = True
+        self._refused = self._found.read()
         self._is_lost = message is None
         if message is not None:
             self._records, self._status = message, message["done"]
@@ -105,8 +144,9 @@ class Running:
             raise _launch_error(self._plan, self._records, stderr)
         supervised = self._plan.confinement is not None
         if supervised and not self.ended_for and "started" not in self._records:
-            raise SetupError(self._plan.backend, _said(stderr, self._status))
+            raise SetupError(self._plan.backend, _starved(self._records) or _said(stderr, self._status))
         code, number = self._supervised_end() if supervised else self._direct_end()
+        refusals, gap = self._refused
         return Outcome(
             exit_code=code,
             signal=number,
@@ -116,6 +156,9 @@ class Running:
             truncated=truncated,
             duration_s=time.monotonic() - self.started,
             usage=_usage(self._records),
+            unheld=self._records.get("failed", {}),
+            refusals=refusals,
+            explain_gap=gap,
         )
 
     def _supervised_end(self) -> tuple[int | None, int | None]:
@@ -133,17 +176,58 @@ class Running:
         return os.WEXITSTATUS(status), None
 
     def _termination(self, code: int | None, number: int | None) -> Termination:
+        if code == 0:
+            return Termination.EXITED
+        if code is None and self.ended_for:
+            return self.ended_for
+        if _is_starved(self._records):
+            return Termination.MEMORY_LIMIT
         if code is not None:
             return Termination.EXITED
-        if self.ended_for:
-            return self.ended_for
         return Termination.SIGNALED if number is not None else Termination.KILLED
 
 
+def _figures(records: Mapping[str, Any]) -> Mapping[str, int]:
+    """
+    What the control groups of the run counted; empty where it had none.
+    """
+    figures: Mapping[str, int] = records.get("figures", {})
+    return figures
+
+
 def _usage(records: Mapping[str, Any]) -> Usage | None:
-    if "exit" not in records:
+    tree = _figures(records)
+    if "exit" in records:
+        own = (records["user_us"] / 1e6, records["system_us"] / 1e6, records["max_rss_kb"] * 1024)
+    elif "cpu_user_us" in tree and "cpu_system_us" in tree:
+        own = (tree["cpu_user_us"] / 1e6, tree["cpu_system_us"] / 1e6, None)
+    else:
         return None
-    return Usage(records["user_us"] / 1e6, records["system_us"] / 1e6, records["max_rss_kb"] * 1024)
+    return Usage(
+        *own,
+        tree_cpu_s=tree["cpu_us"] / 1e6 if "cpu_us" in tree else None,
+        tree_memory_peak_bytes=tree.get("memory_peak_bytes"),
+        tree_processes_peak=tree.get("processes_peak"),
+        oom_kills=tree.get("oom_kills"),
+        refused_processes=tree.get("refused_processes"),
+    )
+
+
+def _is_starved(records: Mapping[str, Any]) -> bool:
+    """
+    Whether the kernel ended a process of the run at the run's own limit of memory.
+    """
+    figures = _figures(records)
+    return bool(figures.get("oom_kills") and figures.get("memory_refusals"))
+
+
+def _starved(records: Mapping[str, Any]) -> str:
+    """
+    That the box had too little memory to come up, where a counter proves it.
+    """
+    if not _is_starved(records):
+        return ""
+    return "the limit of memory was reached before the command started; raise limits.memory_bytes"
 
 
 def _said(stderr: bytes, status: int | None) -> str:
@@ -190,6 +274,7 @@ async def launch(
     stderr: int,
     pass_fds: Mapping[int, int] | None = None,
     timeout: float | None = None,  # noqa: ASYNC109 - the broker's to keep
+    explain: bool = False,
 ) -> AsyncIterator[Running]:
     """
     Starts *plan*; leaving the context ends whatever still runs of it.
@@ -202,26 +287,29 @@ async def launch(
         stderr: Likewise.
         pass_fds: {number in the command: descriptor here}.
         timeout: Seconds after which it is ended; None is no deadline.
+        explain: Follow it by ptrace(2) and keep what it was refused. It takes longer.
 
     Raises:
         BrokerError: The broker could not be reached.
     """
     started = time.monotonic()
-    with contextlib.ExitStack() as ends:
-        source = _nothing(ends) if stdin is None else stdin
-        fds = [(source, 0), (stdout, 1), (stderr, 2), *((fd, number) for number, fd in (pass_fds or {}).items())]
-        control = await submit(plan, fds, timeout)
-    running = Running(plan, control, started)
-    try:
-        yield running
-    finally:
+    with contextlib.ExitStack() as kept:
+        refused = _Found(is_wanted=explain, is_possible=plan.trace is not None, ends=kept)
+        with contextlib.ExitStack() as ends:
+            source = _nothing(ends) if stdin is None else stdin
+            fds = [(source, 0), (stdout, 1), (stderr, 2), *((fd, number) for number, fd in (pass_fds or {}).items())]
+            control = await submit(plan, fds, timeout, refused.fd)
+        running = Running(plan, control, started, refused)
         try:
-            if not running.is_done:
-                running.kill()
-                with anyio.CancelScope(shield=True), anyio.move_on_after(_KILL_SECONDS):
-                    await running.wait()
+            yield running
         finally:
-            control.close()
+            try:
+                if not running.is_done:
+                    running.kill()
+                    with anyio.CancelScope(shield=True), anyio.move_on_after(_KILL_SECONDS):
+                        await running.wait()
+            finally:
+                control.close()
 
 
 class _Collector:
@@ -271,6 +359,7 @@ async def run(
     stdin: bytes | None = None,
     timeout: float | None = None,  # noqa: ASYNC109 - a deadline is a result here, not an exception
     max_output_bytes: int = 16 << 20,
+    explain: bool = False,
 ) -> Outcome:
     """
     Runs *plan* to its end.
@@ -281,6 +370,7 @@ async def run(
         timeout: Seconds until everything is killed; None is no deadline.
         max_output_bytes: Bytes kept of each of stdout and stderr. Past 16 times as
             much (at least 1 MiB) the run is ended.
+        explain: Follow it by ptrace(2) and keep what it was refused. It takes longer.
 
     Raises:
         LaunchError: It never started.
@@ -292,7 +382,9 @@ async def run(
         feed, feed_end = pipe_from_us(ends) if stdin else (None, None)
         collectors = [_Collector(stdout, max_output_bytes), _Collector(stderr, max_output_bytes)]
         source = feed_end.fd if feed_end else None
-        async with launch(plan, stdin=source, stdout=stdout_end.fd, stderr=stderr_end.fd, timeout=timeout) as running:
+        async with launch(
+            plan, stdin=source, stdout=stdout_end.fd, stderr=stderr_end.fd, timeout=timeout, explain=explain
+        ) as running:
             for end in (stdout_end, stderr_end, feed_end):
                 if end:
                     end.close()

@@ -32,6 +32,7 @@ class Request:
         box_cwd: The same, or None where a box chooses by its spec.
         timeout: Seconds, or None.
         environ: The application's variables when it was asked for.
+        explain: Whether what it is refused is to be looked at.
     """
 
     command: str | tuple[str, ...]
@@ -41,6 +42,7 @@ class Request:
     box_cwd: str | None
     timeout: float | None
     environ: Mapping[str, str]
+    explain: bool = False
 
     @classmethod
     def of(
@@ -52,6 +54,7 @@ class Request:
         cwd: str | os.PathLike[str] | None,
         timeout: float | None,
         environ: Mapping[str, str],
+        explain: bool = False,
     ) -> Request:
         """
         The request, if every part of it can be meant.
@@ -77,6 +80,7 @@ class Request:
             box_cwd=None if spec is not None and cwd is None else place,
             timeout=_timeout(timeout),
             environ=environ,
+            explain=bool(explain),
         )
 
 

@@ -9,7 +9,7 @@ import functools
 import math
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, final
 
 from sandboxkit.approval import decide, default_folder, grant_for
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AutoSandboxRouter", "default_router", "open_sandbox", "run"]
 
+_NO_BOX = "it ran without a box, so there was none to refuse anything"
 _SWITCHED_OFF = "isolation is switched off by the application"
 
 
@@ -149,11 +150,14 @@ class _Boxed:
                     cwd=self.invocation.cwd,
                     timeout=self.task.timeout(),
                     environment=dict(self.invocation.environment),
+                    **({"explain": True} if self.task.request.explain else {}),  # an older backend may not know it
                 )
         if not isinstance(result, ExecResult):
             raise PluginError(
                 self.backend, f"run() returned {type(result).__name__}; whether the command ran is not known"
             )
+        if self.task.request.explain and not result.explained and not result.explain_gap:
+            return replace(result, explain_gap=f"backend {self.backend!r} does not say what it refuses")
         return result
 
 
@@ -186,7 +190,8 @@ class _Unboxed:
         return self.direct.plan
 
     async def run(self) -> ExecResult:
-        return await self.direct.run(stdin=self.task.request.stdin, timeout=self.task.timeout())
+        result = await self.direct.run(stdin=self.task.request.stdin, timeout=self.task.timeout())
+        return replace(result, explain_gap=_NO_BOX) if self.task.request.explain else result
 
 
 @final
@@ -325,6 +330,7 @@ class AutoSandboxRouter:
         stdin: bytes | None = None,
         cwd: str | os.PathLike[str] | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - a deadline is part of the result, not an exception
+        explain: bool = False,
     ) -> RouteResult:
         """
         Decides about *command*, runs it and records both.
@@ -337,6 +343,7 @@ class AutoSandboxRouter:
             stdin: What it reads; None is an empty input.
             cwd: Its working directory on the host; None is the application's.
             timeout: Seconds; the smallest of this, the rules' and `limits.wall` counts.
+            explain: Also look at what it is refused; see `Sandbox.run`.
 
         Raises:
             CommandError: The command is empty or larger than the kernel takes.
@@ -349,7 +356,7 @@ class AutoSandboxRouter:
             LaunchError: It could not be started.
             AuditError: The run could not be recorded.
         """
-        task = self._task(self._request(command, spec=spec, stdin=stdin, cwd=cwd, timeout=timeout))
+        task = self._task(self._request(command, spec=spec, stdin=stdin, cwd=cwd, timeout=timeout, explain=explain))
         record = Record(self._audit, is_required=self._audit_required)
         record.read(task.request.command, task.context, task.evaluation, task.spec)
         try:
@@ -405,9 +412,10 @@ class AutoSandboxRouter:
         stdin: bytes | None = None,
         cwd: str | os.PathLike[str] | None = None,
         timeout: float | None = None,
+        explain: bool = False,
     ) -> Request:
         environ = dict(os.environ) if self._environ is None else self._environ
-        return Request.of(command, spec=spec, stdin=stdin, cwd=cwd, timeout=timeout, environ=environ)
+        return Request.of(command, spec=spec, stdin=stdin, cwd=cwd, timeout=timeout, environ=environ, explain=explain)
 
     def _task(self, request: Request) -> _Task:
         context = EvaluationContext(
@@ -561,6 +569,7 @@ async def run(
     stdin: bytes | None = None,
     cwd: str | os.PathLike[str] | None = None,
     timeout: float | None = None,  # noqa: ASYNC109 - a deadline is part of the result, not an exception
+    explain: bool = False,
 ) -> ExecResult:
     """
     Decides about *command*, runs it and gives what came back.
@@ -574,13 +583,16 @@ async def run(
         stdin: What it reads; None is an empty input.
         cwd: Its working directory on the host; None is the application's.
         timeout: Seconds; the smallest of this, the rules' and `limits.wall` counts.
+        explain: Also look at what it is refused: the result's `violations` name it, with
+            the line of a spec file that would allow it.
 
     Raises:
         SandboxError: It did not run, or could not be recorded; see
             `AutoSandboxRouter.route`. How the command ended is in the result.
     """
     chosen = router if router is not None else default_router()
-    return (await chosen.route(command, spec=spec, stdin=stdin, cwd=cwd, timeout=timeout)).result
+    routed = await chosen.route(command, spec=spec, stdin=stdin, cwd=cwd, timeout=timeout, explain=explain)
+    return routed.result
 
 
 @contextlib.asynccontextmanager

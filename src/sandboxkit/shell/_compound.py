@@ -88,7 +88,7 @@ def test(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:
     # Within [[ ]] the words of a command are not told by blanks alone.
     records, words.records = words.records, opener.type == "["
     words.marks = 0
-    _operands(reader, node, index, draft.words, is_arithmetic=is_arithmetic)
+    _operands(reader, node, index, draft.words, opener.type)
     argv = draft.words.argv
     if words.marks and opener.type == "[[":
         compared = [each for found in _COMPARED.finditer(words.slice(node)) for each in found.groups()]
@@ -100,13 +100,17 @@ def test(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:
     return finish(reader, index, node, draft, place)
 
 
-def _operands(reader: Reader, node: Node, part: int, words: Words, *, is_arithmetic: bool) -> None:
+def _operands(reader: Reader, node: Node, part: int, words: Words, opener: str) -> None:
+    is_arithmetic = opener == "(("
+    if opener == "[":
+        # The grammar reads on over the end of the line, where bash begins another command.
+        reader.source.check_gaps(node.children, one_line=True)
     for child in node.children:
         if not child.is_named or child.type == "test_operator":
             reader.tokens.add(child)
             words.add(reader.words.slice(child), child.start_byte, literal=True)
         elif child.type in _EXPRESSIONS:
-            _operands(reader, child, part, words, is_arithmetic=is_arithmetic)
+            _operands(reader, child, part, words, opener)
         elif is_arithmetic:
             reader.words.operand(child, part)
             words.add(reader.words.slice(child), child.start_byte)
@@ -162,9 +166,11 @@ def for_loop(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:
     reader.words.marks = 0
     name = ""
     body: list[Node] = []
+    listed: list[Node] = []
     for child in node.children:
         kind = child.type
         if kind in _FOR_WORDS:
+            listed += [child] if kind == "in" else []
             continue
         if kind == "variable_name" and not name:
             name = reader.words.slice(child)
@@ -174,7 +180,9 @@ def for_loop(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:
         elif kind in _BODIES:
             body.append(child)
         else:
+            listed.append(child)
             reader.words.into(items, child, index)
+    reader.source.check_gaps(listed, one_line=True)
     variables = reader.found.variables
     values = items.argv or [variables.get("@")]
     variables.set(name, SPLIT.join(values))

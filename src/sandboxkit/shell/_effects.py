@@ -17,6 +17,8 @@ from sandboxkit.shell._unsure import UnsureError
 from sandboxkit.shell._variables import OUTPUT, SPLIT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from sandboxkit.shell._found import Found
     from sandboxkit.shell._variables import Variables
 
@@ -38,7 +40,8 @@ _DIGITS = 9
 As many of a number count; Python refuses to read one of thousands of digits.
 """
 _MOVES = frozenset(("cd", "pushd", "popd"))
-_SAME_SHELL = frozenset(("command", "builtin", "eval", "time"))
+_BEFORE_BUILTINS = frozenset(("command", "builtin", "time"))
+_SAME_SHELL = _BEFORE_BUILTINS | {"eval"}
 _APART = Setting.SUBSHELL | Setting.SUBSTITUTION | Setting.PIPELINE
 
 
@@ -92,7 +95,19 @@ def noted(part: SimpleCommand, found: Found, inherited: Stdin | None, cwd: str |
         variables.set("OLDPWD", cwd or ".")
         return directory(part, cwd)
     if argv[0] in _SAME_SHELL or argv[0] in found.functions:
+        stdin = stdin_of(part, found.parts, inherited) if argv[0] in _BEFORE_BUILTINS else None
+        for inner in _behind(part, found.parts):
+            _note_variables(inner, found, stdin)
         return _followed(part, found, cwd)
+    _note_variables(part, found, inherited)
+    return cwd
+
+
+def _note_variables(part: SimpleCommand, found: Found, inherited: Stdin | None) -> None:
+    """
+    Keeps what *part*, a builtin, leaves in variables.
+    """
+    argv, variables = part.argv, found.variables
     if argv[0] == "set" and (arguments := _positional(argv)) is not None:
         variables.set_arguments(arguments)
     elif argv[:2] == ("printf", "-v") and len(argv) > 3:
@@ -108,7 +123,22 @@ def noted(part: SimpleCommand, found: Found, inherited: Stdin | None, cwd: str |
             variables.set(name, text)
             if UNKNOWN in text and not is_number:
                 variables.mark(name, OUTPUT)
-    return cwd
+
+
+def _behind(part: SimpleCommand, parts: Sequence[SimpleCommand]) -> Iterator[SimpleCommand]:
+    """
+    The command behind *part*, where that is a keyword or builtin behind which this shell
+    runs a builtin itself.
+    """
+    if part.program not in _BEFORE_BUILTINS:
+        return
+    before: set[int] = set()
+    for index, each in enumerate(parts):
+        is_behind = each.outer in before
+        if each.program in _BEFORE_BUILTINS and (is_behind or (each.span == part.span and each.argv == part.argv)):
+            before.add(index)
+        if is_behind and each.argv:
+            yield each
 
 
 def _followed(part: SimpleCommand, found: Found, cwd: str | None) -> str | None:

@@ -12,6 +12,7 @@ from sandboxkit.model import Command, Setting, SimpleCommand
 from sandboxkit.shell._found import Found
 from sandboxkit.shell._lines import pieces
 from sandboxkit.shell._read import read, read_carried, read_pieces, read_roughly
+from sandboxkit.shell._suspects import apart
 from sandboxkit.shell._unsure import TooMuchError, UnsureError
 from sandboxkit.shell._unwrap import carried
 from sandboxkit.shell._words import words
@@ -169,6 +170,10 @@ def _opaque(text: str, problem: str, found: Found) -> Command:
     if not found.parts:
         with suppress(UnsureError, TooMuchError, RecursionError):
             read(text, found)
+    if not found.parts:
+        for piece in apart(text):
+            with suppress(UnsureError, TooMuchError, RecursionError):
+                read(piece, found)
     with suppress(TooMuchError):
         read_roughly(text, found)
     return _suspect(text, found, problem)

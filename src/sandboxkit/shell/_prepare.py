@@ -21,7 +21,9 @@ _MAX_DOCUMENTS = 20
 _LOOK_BACK = 40
 _GOES_ON = re.compile(r"(?:^|[;&|({\n]|(?:^|[\s;&|])(?:then|do|else|elif|in|if|while|until|!|time))[ \t]*$|\)[ \t]*$")
 _PIPED = re.compile(r"(?:^|[^|])\|[ \t\n]*$")
-_BEGINS = re.compile(r"(?:^|[;&|({\n]|(?:^|[\s;&|])(?:then|do|else|elif|if|while|until|!|time(?:[ \t]+-p)?))[ \t]*$")
+_BEGINS = re.compile(
+    r"(?:^|[;&|({\n]|(?:^|[\s;&|])(?:then|do|else|elif|if|while|until|time(?:[ \t]+-p)?))[ \t]*(?:![ \t]+)*$"
+)
 _SUBSTITUTION = re.compile(r"[$<>]\([ \t]*$")
 _KEYWORD = re.compile(
     r"(?:time(?:[ \t]+-p)?|!)[ \t]+(?=\S)(?![A-Za-z_]\w*\+?=\()|coproc(?:[ \t]+[A-Za-z_]\w*)?[ \t]+"

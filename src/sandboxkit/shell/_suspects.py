@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["suspects"]
+__all__ = ["apart", "suspects"]
 
 _MAX = 100
+_MAX_APART = 20
+_MAX_APART_TEXT = 2_000
+_TOKEN = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*"|\$\(|[(){}`]|\|\||&&|[;&|\n]|[^\\'"$(){}`|&;\n]+|.""", re.DOTALL)
+_SEPARATORS = frozenset((";", "&", "|", "\n", "||", "&&"))
+_OPENING = frozenset(("(", "$(", "{"))
 _BREAK = re.compile(r"\$\(|[;&|\n(){}`]|\bdo\b|\bthen\b|\belse\b")
 _QUOTES = re.compile(r"[\"'\\\r]")
 _WRITTEN = re.compile(r"(?:<>|>>|>\||>)&?\s*([^\s;&|<>()]+)")
@@ -47,3 +52,28 @@ def suspects(text: str) -> Iterator[tuple[tuple[str, ...], tuple[int, int], bool
         if count >= _MAX:
             return
         begin, piped = after, text[end:after] == "|" or (piped and not words)
+
+
+def apart(text: str) -> Iterator[str]:
+    """
+    The commands of *text* that stand beside each other, cut at the operators between them
+    and outside of quotes and brackets: where the grammar fails at one, the others can
+    still be read. Each has blanks in front, so that it stands where it does in *text*.
+    Nothing where there is only one.
+    """
+    if len(text) > _MAX_APART_TEXT:
+        return
+    cuts, depth, is_quoted = [0], 0, False
+    for found in _TOKEN.finditer(text):
+        mark = found[0]
+        if mark == "`":
+            is_quoted = not is_quoted
+        elif mark in _OPENING:
+            depth += 1
+        elif mark in (")", "}"):
+            depth = max(0, depth - 1)
+        elif mark in _SEPARATORS and not depth and not is_quoted:
+            cuts.append(found.end())
+    if 1 < len(cuts) <= _MAX_APART:
+        for start, end in zip(cuts, [*cuts[1:], len(text)], strict=True):
+            yield " " * start + text[start:end].rstrip(";&|\n")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sandboxkit.backends._survey import Identity, Survey
-from sandboxkit.backends.bubblewrap._mounts import Node, box_tree, mounts
+from sandboxkit.backends._tree import Node, box_tree
+from sandboxkit.backends.bubblewrap._mounts import mounts
 from sandboxkit.errors import SpecError
 from sandboxkit.model import FilesystemPolicy, SandboxSpec
 
@@ -56,7 +57,7 @@ def survey(
 
 
 def steps(spec: SandboxSpec, host: Survey, data: dict[str, int] | None = None) -> list[str]:
-    return [short(mount) for mount in mounts(box_tree(spec, host), spec, host, data=data or {})]
+    return [short(mount) for mount in mounts(box_tree(spec, host), spec, host, data=data or {}, instead={})]
 
 
 def short(mount: Mount) -> str:
@@ -197,6 +198,6 @@ def test_a_hidden_root_directory_leaves_what_is_named_below() -> None:
 def test_no_mount_point_is_made_on_the_host() -> None:
     spec = write("/")
     host = survey(spec)
-    assert "/run" in {mount.target for mount in mounts(box_tree(spec, host), spec, host, data={})}
+    assert "/run" in {mount.target for mount in mounts(box_tree(spec, host), spec, host, data={}, instead={})}
     bare = replace(host, kinds={path: kind for path, kind in host.kinds.items() if path != "/var/tmp"})
-    assert "/var/tmp" not in {mount.target for mount in mounts(box_tree(spec, bare), spec, bare, data={})}
+    assert "/var/tmp" not in {mount.target for mount in mounts(box_tree(spec, bare), spec, bare, data={}, instead={})}

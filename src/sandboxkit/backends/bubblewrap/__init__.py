@@ -13,16 +13,19 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
+from sandboxkit.backends._cgroups import cgroups
 from sandboxkit.backends._contract import Detection, Facts, SandboxBackend
+from sandboxkit.backends._journal import finish_others
+from sandboxkit.backends._kernel import landlock_abi
+from sandboxkit.backends._launched import LaunchedSandbox, Mechanism
 from sandboxkit.backends._obstacles import Obstacle
 from sandboxkit.backends.bubblewrap._detect import refusal, unusable, user_databases
 from sandboxkit.backends.bubblewrap._enforcement import enforcement
 from sandboxkit.backends.bubblewrap._facts import BubblewrapFacts
 from sandboxkit.backends.bubblewrap._plan import launch_plan
-from sandboxkit.backends.bubblewrap._program import features, find_programs, landlock_abi
-from sandboxkit.backends.bubblewrap._sandbox import BubblewrapSandbox
+from sandboxkit.backends.bubblewrap._program import features, find_programs
 from sandboxkit.errors import BackendUnavailableError, BrokerError, LaunchError, SetupError, SpecError
-from sandboxkit.model import SandboxSpec
+from sandboxkit.model import Control, SandboxSpec
 from sandboxkit.process import interpreter
 
 if TYPE_CHECKING:
@@ -35,6 +38,18 @@ __all__ = ["BubblewrapBackend", "BubblewrapFacts"]
 
 _NAME = "bubblewrap"
 _PATIENCE = 20.0
+_MECHANISM = Mechanism(
+    name=_NAME,
+    enforcement=enforcement,
+    plan=launch_plan,
+    look=BubblewrapFacts.surveyed,
+    watched=lambda facts: facts.survey.watched if facts.survey else (),
+    refusal=refusal,
+    survey=lambda facts: facts.survey,
+    nests=True,
+    discards=True,
+    ungrouped=lambda facts, why: replace(facts, cgroups=facts.cgroups.without(why)),
+)
 
 
 class BubblewrapBackend(SandboxBackend):
@@ -69,6 +84,7 @@ class BubblewrapBackend(SandboxBackend):
             self._found = found if found.available else None  # what is missing may come
         if spec is None or not found.available:
             return found
+        finish_others()  # what they left would be taken for the user's own
         return replace(found, facts=_own(found.facts).surveyed(spec))
 
     def enforcement(self, spec: SandboxSpec, facts: Facts) -> Enforcement:
@@ -84,7 +100,7 @@ class BubblewrapBackend(SandboxBackend):
         return launch_plan(invocation, spec, _own(facts))
 
     @asynccontextmanager
-    async def open(self, spec: SandboxSpec) -> AsyncIterator[BubblewrapSandbox]:
+    async def open(self, spec: SandboxSpec) -> AsyncIterator[LaunchedSandbox[BubblewrapFacts]]:
         """
         A box under *spec*.
         """
@@ -92,13 +108,15 @@ class BubblewrapBackend(SandboxBackend):
             yield box
 
     @asynccontextmanager
-    async def open_detected(self, spec: SandboxSpec, detection: Detection) -> AsyncIterator[BubblewrapSandbox]:
+    async def open_detected(
+        self, spec: SandboxSpec, detection: Detection
+    ) -> AsyncIterator[LaunchedSandbox[BubblewrapFacts]]:
         """
         A box under *spec*, on what `detect(spec)` has just found.
         """
         if not detection.available:
             raise BackendUnavailableError(_NAME, detection.reason, detection.remedy)
-        box = BubblewrapSandbox(spec, _own(detection.facts))
+        box = LaunchedSandbox(_MECHANISM, spec, _own(detection.facts))
         try:
             yield box
         finally:
@@ -129,12 +147,12 @@ async def _detect(origins: tuple[Origin, ...]) -> Detection:
             )
             continue
         facts = replace(_facts(), program=program)
-        failed = await _trial(facts)
-        if failed is None:
+        tried = await _trial(facts)
+        if isinstance(tried, BubblewrapFacts):
             return Detection(
-                True, f"bwrap {program.version} ({program.origin}) runs a box", "", facts, warnings=refused
+                True, f"bwrap {program.version} ({program.origin}) runs a box", "", tried, warnings=refused
             )
-        meaning = failed
+        meaning = tried
     return Detection(False, meaning.reason, meaning.remedy, _facts(), warnings=refused)
 
 
@@ -149,15 +167,17 @@ def _facts() -> BubblewrapFacts:
         kernel=platform.release(),
         interpreter=python,
         passwd=user_databases(),
+        cgroups=cgroups(),
     )
 
 
-async def _trial(facts: BubblewrapFacts) -> Obstacle | None:
+async def _trial(facts: BubblewrapFacts) -> Obstacle | BubblewrapFacts:
     """
-    Why a box does not start here, or None: only starting one tells.
+    Why a box does not start here, or *facts*, without control groups where none could
+    be made: only starting one tells.
     """
     spec = SandboxSpec.isolated()
-    box = BubblewrapSandbox(spec, facts.surveyed(spec))
+    box = LaunchedSandbox(_MECHANISM, spec, facts.surveyed(spec))
     try:
         result = await box.run([facts.interpreter, "-I", "-S", "-c", "pass"], timeout=_PATIENCE)
     except SetupError as exc:
@@ -166,4 +186,12 @@ async def _trial(facts: BubblewrapFacts) -> Obstacle | None:
         return Obstacle(f"a test box did not run: {exc}", "reinstall the Python that runs this program")
     if not result.ok:
         return Obstacle(f"a test box {result.outcome}: {result.text('stderr')[-500:]}", "see the message")
-    return None
+    return _tried(facts, spec, result.enforcement)
+
+
+def _tried(facts: BubblewrapFacts, spec: SandboxSpec, found: Enforcement) -> BubblewrapFacts:
+    claim = enforcement(spec, facts)
+    for control in (Control.LIMITS_MEMORY, Control.LIMITS_PROCESSES):
+        if found.grade(control) < claim.grade(control):
+            return replace(facts, cgroups=facts.cgroups.without(found.reason(control)))
+    return facts

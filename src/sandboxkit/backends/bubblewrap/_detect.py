@@ -19,6 +19,11 @@ __all__ = ["refusal", "unusable", "user_databases"]
 
 _DEGRADE = 'run as an ordinary user, or accept uid 0 with allow_degraded={"process.isolation"}'
 
+_NO_GROUP = (
+    "leave that limit to its default, or list its control in allow_degraded; "
+    "sandboxkit doctor shows where control groups can be made"
+)
+
 # What the broker says when a step on the way to an unprivileged uid fails.
 _STAGING = (
     Obstacle(
@@ -36,6 +41,22 @@ _STAGING = (
         "a root caller may not make a mount namespace here, so it cannot lend the command an unprivileged uid",
         f"give the container CAP_SYS_ADMIN, {_DEGRADE}",
         said=re.compile(r"unshare the mount namespace|mount: |open /|attach:"),
+    ),
+)
+
+# What the child says that is the last before the command.
+_CHILD = (
+    Obstacle(
+        "the command's user may not enter its working directory: root whose process.isolation may be degraded "
+        "has no capability in the box, and others' private directories are closed to it as to any other user",
+        "leave process.isolation out of allow_degraded, so that the command gets a uid to which its directories "
+        "belong; or make the directory root's, or open it to others",
+        said=re.compile(r"step 'cwd' failed: Permission denied"),
+    ),
+    Obstacle(
+        "the working directory went away, or was replaced, while the box was made",
+        "start the command in another one, or again",
+        said=re.compile(r"step 'cwd' failed"),
     ),
 )
 
@@ -79,7 +100,9 @@ def refusal(said: str) -> Obstacle:
     """
     What a failed start means, from *said*, the message of bwrap or of the broker.
     """
-    known = _first(_STAGING, said) or obstacle(said) or _first(_SAID, said)
+    if "control group in " in said:
+        return Obstacle(said, _NO_GROUP)
+    known = _first((*_STAGING, *_CHILD), said) or obstacle(said) or _first(_SAID, said)
     return known or Obstacle(said, "sandboxkit doctor shows what this machine has")
 
 

@@ -35,8 +35,8 @@ def enforcement(spec: SandboxSpec, facts: BubblewrapFacts) -> Enforcement:
             Control.SYSCALLS: _syscalls(facts),
             Control.ENV: _enforced("allowlist, handed over after confinement"),
             Control.LIMITS_WALL: _enforced("deadline, then SIGKILL of the whole box"),
-            Control.LIMITS_CPU: _partial("RLIMIT_CPU counts each process by itself"),
-            Control.LIMITS_MEMORY: _partial("RLIMIT_DATA counts each process by itself, and not shared memory"),
+            Control.LIMITS_CPU: _cpu(spec, facts),
+            Control.LIMITS_MEMORY: _memory(spec, facts),
             Control.LIMITS_PROCESSES: _processes(spec, facts),
             Control.LIMITS_FILE_SIZE: _enforced("RLIMIT_FSIZE of every process"),
             Control.LIMITS_OUTPUT: _enforced("bounded by the reader, then SIGKILL"),
@@ -65,9 +65,13 @@ def _keeps_root(facts: BubblewrapFacts) -> bool:
 
 
 def _deny(facts: BubblewrapFacts) -> ControlState:
-    loose = len(facts.survey.watched) if facts.survey else 0
-    if loose:
-        return _partial(f"{loose} protected names do not exist yet, so they are looked for after the run")
+    reasons = list(facts.survey.gaps) if facts.survey else []
+    if facts.survey and (loose := len(facts.survey.watched)):
+        reasons.insert(
+            0, f"{loose} protected names do not exist yet, so they are looked for after the run and moved away"
+        )
+    if reasons:
+        return _partial("; ".join(reasons))
     return _enforced("mounts over denied and protected paths, ancestors pinned")
 
 
@@ -98,7 +102,31 @@ def _syscalls(facts: BubblewrapFacts) -> ControlState:
     return _absent(f"no table for the architecture {facts.machine!r}")
 
 
+def _cpu(spec: SandboxSpec, facts: BubblewrapFacts) -> ControlState:
+    tree = facts.cgroups.of(Control.LIMITS_CPU)
+    if spec.limits.cpu is not None and tree:
+        return _enforced(f"the whole tree is counted by cgroup v{tree.version}, looked at every 0.1 s near the limit")
+    return _partial(f"RLIMIT_CPU counts each process by itself{_no_group(spec.limits.cpu, facts)}")
+
+
+def _memory(spec: SandboxSpec, facts: BubblewrapFacts) -> ControlState:
+    tree = facts.cgroups.of(Control.LIMITS_MEMORY)
+    alone = "RLIMIT_DATA counts each process by itself, and not shared memory"
+    if spec.limits.memory_bytes is None or not tree:
+        return _partial(alone + _no_group(spec.limits.memory_bytes, facts))
+    if not tree.counts_swap:
+        return _partial(f"cgroup v{tree.version} bounds the whole tree, but not what is swapped out; {alone}")
+    return _enforced(f"the whole tree, shared memory and files in memory too, by cgroup v{tree.version}")
+
+
+def _no_group(limit: float | None, facts: BubblewrapFacts) -> str:
+    return "; the spec sets no limit" if limit is None else f"; {facts.cgroups.reason}"
+
+
 def _processes(spec: SandboxSpec, facts: BubblewrapFacts) -> ControlState:
+    tree = facts.cgroups.of(Control.LIMITS_PROCESSES)
+    if spec.limits.processes is not None and tree:
+        return _enforced(f"the whole tree is counted by cgroup v{tree.version}, and RLIMIT_NPROC in the box")
     if _keeps_root(facts):
         return _absent("RLIMIT_NPROC does not bind the host's uid 0")
     if spec.limits.processes is None:

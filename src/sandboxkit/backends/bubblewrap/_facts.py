@@ -4,9 +4,10 @@ What bubblewrap has to work with on a machine.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from sandboxkit.backends._cgroups import Cgroups
 from sandboxkit.backends._contract import Facts
 from sandboxkit.backends._survey import Survey, survey
 
@@ -31,6 +32,7 @@ class BubblewrapFacts(Facts):
         survey: The host as one spec needs it, or None where no spec was given.
         passwd: The content of /etc/passwd and of /etc/group, for a user without an
             entry there.
+        cgroups: Where control groups of whole trees can be made.
     """
 
     program: Program | None = None
@@ -40,6 +42,7 @@ class BubblewrapFacts(Facts):
     interpreter: str = ""
     survey: Survey | None = None
     passwd: tuple[bytes, bytes] = (b"", b"")
+    cgroups: Cgroups = field(default_factory=Cgroups)
 
     def surveyed(self, spec: SandboxSpec) -> BubblewrapFacts:
         """
@@ -49,7 +52,7 @@ class BubblewrapFacts(Facts):
             SpecError: See `survey`.
         """
         programs = [self.program.path] if self.program else []
-        return replace(self, survey=survey(spec, programs=programs))
+        return replace(self, survey=survey(spec, programs=programs), cgroups=self.cgroups.refreshed())
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -65,4 +68,5 @@ class BubblewrapFacts(Facts):
             "landlock_abi": self.landlock_abi,
             "disable_userns": bool(program and "--disable-userns" in program.options),
             "interpreter": self.interpreter,
+            "cgroups": self.cgroups.describe(),
         }

@@ -3,19 +3,17 @@ From an invocation and a spec to the bwrap command line. Pure.
 """
 
 from __future__ import annotations
-import __future__
 
-import ast
 import marshal
-import pkgutil
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING
 
-from sandboxkit.backends.bubblewrap._mounts import Node, Tree, box_tree, mounts
-from sandboxkit.confine import landlock_rules, rlimits, seccomp_filter
+from sandboxkit.backends._cgroups import control_groups
+from sandboxkit.backends._tree import Node, Tree, box_tree, working_directory
+from sandboxkit.backends.bubblewrap._mounts import mounts
+from sandboxkit.confine import child_code, landlock_rules, rlimits, seccomp_filter
 from sandboxkit.errors import SpecError
-from sandboxkit.model import FIRST_FREE_FD, Confinement, LaunchPlan, Mount, PlanFile, Staging
+from sandboxkit.model import FIRST_FREE_FD, Confinement, LaunchPlan, Mount, PlanFile, Staging, Trace, is_inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,6 +31,8 @@ _MANY = 1 << 16
 _BOOT = f"import marshal,os;exec(marshal.loads(os.read({_CODE},1<<24)))"
 _STAGE = "/tmp"
 _SHELL_NAME = "sandbox"
+_PROGRAMS = 2
+"""bwrap, and the child inside."""
 
 
 def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFacts) -> LaunchPlan:
@@ -41,20 +41,22 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFact
 
     Raises:
         SpecError: The working directory is not visible in the box, or the spec makes
-            something writable that this library runs from.
+            something writable that this library runs from, or names something in /dev.
     """
     survey, program = facts.survey, facts.program
     if survey is None or program is None:
         raise SpecError("the machine was not looked at for this spec; call detect(spec) first")
+    _refuse_covered(spec)
     tree = box_tree(spec, survey)
     carriers = range(max((FIRST_FREE_FD - 1, *invocation.pass_fds)) + 1, _MANY)
     numbers = iter(carriers[len(invocation.pass_fds) :])
     contents, data = _data_files(tree, survey, facts, numbers)
-    steps = mounts(tree, spec, survey, data=data)
+    steps = mounts(tree, spec, survey, data=data, instead=dict(invocation.instead))
     if not survey.identity.is_root and "--bind-fd" in program.options:
         steps = _held(steps, tree, numbers)
     staging = _staging(steps, survey, program) if survey.identity.is_root and not survey.identity.keeps_root else None
     confinement = _confinement(invocation, spec, facts, tree, survey, carriers)
+    program_filter = _filter(spec, facts.machine)
     return LaunchPlan(
         backend="bubblewrap",
         argv=_argv(program, facts, staging),
@@ -62,18 +64,40 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFact
         status_fd=_STATUS,
         files=(
             PlanFile(_ARGS, _options(spec, facts, steps, staging), "options of bwrap"),
-            PlanFile(_SECCOMP, _filter(spec, facts.machine), "seccomp filter"),
+            PlanFile(_SECCOMP, program_filter, "seccomp filter"),
             PlanFile(_PAYLOAD, _payload(confinement), "order for the child"),
-            PlanFile(_CODE, _child_code(), "code of the child"),
+            PlanFile(_CODE, child_code(), "code of the child"),
             *contents,
         ),
         open_files=program.open_files,
         places=tuple((step.source, step.fd) for step in steps if step.fd is not None and step.source),
         confinement=confinement,
+        groups=control_groups(spec.limits, spec.requirements(), facts.cgroups),
         mounts=steps,
         staging=staging,
+        trace=Trace(_PROGRAMS, (program_filter,)),
         notes=_notes(spec, survey),
     )
+
+
+def _refuse_covered(spec: SandboxSpec) -> None:
+    """
+    The box has a /dev and a /proc of its own, which come last and cover what is named in
+    them: the command would find nothing there, and fail late and unclearly.
+
+    Raises:
+        SpecError: Something in them is named.
+    """
+    named = {"read": spec.filesystem.read, "write": spec.filesystem.write}
+    problems = [
+        f"filesystem.{field}: {path!r} lies in {own}, which is the box's own; copy it elsewhere, for example to /var/tmp"
+        for field, paths in named.items()
+        for path in paths
+        for own in ("/dev", "/proc")
+        if is_inside(path, own)
+    ]
+    if problems:
+        raise SpecError(*problems)
 
 
 def _notes(spec: SandboxSpec, survey: Survey) -> tuple[str, ...]:
@@ -81,7 +105,12 @@ def _notes(spec: SandboxSpec, survey: Survey) -> tuple[str, ...]:
     if survey.identity.keeps_root:
         notes.append("the command keeps uid 0, because process.isolation may be degraded")
     if survey.watched:
-        notes.append(f"{len(survey.watched)} protected names do not exist and are looked for after the run")
+        notes.append(
+            f"{len(survey.watched)} protected names do not exist; made in the run, they are moved away after it"
+        )
+    notes += survey.gaps
+    if not survey.identity.is_root or survey.identity.keeps_root:
+        notes.append("/tmp, /run, /dev/shm and the home are bounded in bytes, not in the number of files")
     if spec.filesystem.allow_host_interpreter_writes:
         notes.append("the box may write what this library runs from")
     return tuple(notes)
@@ -133,19 +162,6 @@ def _users(survey: Survey, facts: BubblewrapFacts) -> tuple[bytes, bytes]:
     return passwd + user, group + f"{_SHELL_NAME}:x:{gid}:\n".encode()
 
 
-@cache
-def _child_code() -> bytes:
-    source = pkgutil.get_data("sandboxkit.confine", "_child.py")
-    if source is None:
-        raise SpecError("the file confine/_child.py is missing from the installed package; reinstall it")
-    tree = ast.parse(source)
-    tree.body = [node for node in tree.body if not (isinstance(node, ast.ImportFrom) and node.module == "__future__")]
-    flags = (
-        __future__.annotations.compiler_flag
-    )  # instead of the import, which would be one file more to read in every box
-    return marshal.dumps(compile(tree, "sandboxkit-child", "exec", flags, dont_inherit=True, optimize=2))
-
-
 def _filter(spec: SandboxSpec, machine: str) -> bytes:
     return seccomp_filter(
         machine,
@@ -172,7 +188,7 @@ def _confinement(
     return Confinement(
         argv=invocation.argv,
         environment=tuple(environment.items()),
-        cwd=_working_directory(invocation, spec, tree, survey),
+        cwd=working_directory(invocation.cwd, spec, survey, lambda path: _is_shown(path, tree), survey.box_home),
         rlimits=rlimits(spec.limits),
         landlock=_landlock(facts.landlock_abi, tree),
         landlock_abi=facts.landlock_abi,
@@ -189,18 +205,8 @@ def _landlock(abi: int, tree: Tree) -> LandlockRules | None:
     return landlock_rules(abi, readable=("/",), writable=(*writable, "/dev/shm"), devices=("/dev", "/proc"))
 
 
-def _working_directory(invocation: Invocation, spec: SandboxSpec, tree: Tree, survey: Survey) -> str:
-    asked = invocation.cwd
-    if asked is None:
-        here, home = survey.working_directory, survey.box_home
-        places = (here, home, *(path for path, kind in survey.kinds.items() if kind == "directory"))
-        return next((place for place in spec.starting_places(here, home) if place in places), home)
-    is_shown = tree.at(asked) in (Node.READ, Node.WRITE) or tree.nodes.get(asked) is Node.PRIVATE
-    if not is_shown:
-        raise SpecError(
-            f"the working directory {asked!r} is not visible in the box; name it in filesystem.read or filesystem.write"
-        )
-    return asked
+def _is_shown(path: str, tree: Tree) -> bool:
+    return tree.at(path) in (Node.READ, Node.WRITE) or tree.nodes.get(path) is Node.PRIVATE
 
 
 def _payload(confinement: Confinement) -> bytes:
@@ -236,7 +242,9 @@ def _staging(steps: tuple[Mount, ...], survey: Survey, program: Program) -> Stag
     sources = [(step.source, step.owner) for step in steps if step.kind in ("bind", "ro-bind", "dev-bind")]
     if program.libraries:
         sources.append((program.libraries, None))
-    return Staging(survey.identity.uid, survey.identity.gid, tuple(sources), _STAGE)
+    memory = [(step.size, step.inodes, step.perms) for step in steps if step.kind == "tmpfs"]
+    bounded = tuple((size, inodes, perms or 0) for size, inodes, perms in memory if size and inodes)
+    return Staging(survey.identity.uid, survey.identity.gid, tuple(sources), _STAGE, bounded)
 
 
 def _options(spec: SandboxSpec, facts: BubblewrapFacts, steps: tuple[Mount, ...], staging: Staging | None) -> bytes:
@@ -252,8 +260,9 @@ def _options(spec: SandboxSpec, facts: BubblewrapFacts, steps: tuple[Mount, ...]
         *("--seccomp", str(_SECCOMP)),
     ]
     staged = iter(range(len(steps)))
+    memory = iter(range(len(staging.sources), len(staging.sources) + len(steps))) if staging else iter(())
     for step in steps:
-        options += _step(step, staging, staged)
+        options += _step(step, staging, memory if step.inodes is not None else staged)
     return b"".join(option.encode(errors="surrogateescape") + b"\0" for option in (*options, "--chdir", "/"))
 
 
@@ -272,6 +281,8 @@ def _step(step: Mount, staging: Staging | None, staged: Iterator[int]) -> tuple[
                 return (f"--{step.kind}-fd", str(step.fd), step.target)
             source = f"{staging.directory}/{next(staged)}" if staging else step.source
             return (f"--{step.kind}", source, step.target)
+        case "tmpfs" if staging and step.inodes is not None:
+            return ("--bind", f"{staging.directory}/{next(staged)}", step.target)
         case "tmpfs":
             return (*_perms(step), "--size", str(step.size), "--tmpfs", step.target)
         case "data":

@@ -4,11 +4,9 @@ Which bwrap runs, what it can do, and what this kernel offers.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import importlib.util
 import os
-import platform
 import re
 import shutil
 import stat
@@ -21,7 +19,7 @@ from sandboxkit.process import direct_plan, run
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["PROGRAM_FD", "Origin", "Program", "features", "find_programs", "landlock_abi"]
+__all__ = ["PROGRAM_FD", "Origin", "Program", "features", "find_programs"]
 
 Origin = Literal["system", "wheel"]
 """
@@ -48,8 +46,6 @@ PROGRAM_FD = 9
 The descriptor of a wheel's program in the process that executes it.
 """
 _PATIENCE = 10.0
-_SYS_LANDLOCK_CREATE_RULESET = 444
-_LANDLOCK_CREATE_RULESET_VERSION = 1
 
 _KNOWN_BUILDS: dict[str, tuple[str, str]] = {
     "4b9bd2a03bfadf2904d42f9652f6799b6bd2e3cb1d8ccff37d2d836b39f533b4": (
@@ -198,26 +194,3 @@ async def _says(program: Program, option: str) -> str:
     plan = direct_plan([program.executable, option], environment={}, cwd="/")
     said = await run(replace(plan, open_files=program.open_files), timeout=_PATIENCE)
     return (said.stdout + said.stderr).decode(errors="replace")
-
-
-def landlock_abi() -> int:
-    """
-    The Landlock ABI of the running kernel; 0 where it has none or it is switched off.
-
-    Source: landlock_create_ruleset(2), LANDLOCK_CREATE_RULESET_VERSION.
-    """
-    if platform.system() != "Linux":
-        return 0
-    call = ctypes.CDLL(None, use_errno=True).syscall
-    call.restype = ctypes.c_long
-    return max(
-        0,
-        int(
-            call(
-                ctypes.c_long(_SYS_LANDLOCK_CREATE_RULESET),
-                None,
-                ctypes.c_size_t(0),
-                ctypes.c_uint32(_LANDLOCK_CREATE_RULESET_VERSION),
-            )
-        ),
-    )

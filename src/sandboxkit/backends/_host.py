@@ -1,0 +1,152 @@
+"""
+What stands on the host where a run was refused something, and whether the caller itself
+could have done it: what the box had no part in is no violation.
+
+Looked at after the run, with the rights of the application.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from sandboxkit.model import Refusal
+
+__all__ = ["Seen", "look"]
+
+_MAKES = frozenset({"mkdir", "mkdirat", "mknod", "mknodat", "symlink", "symlinkat", "open", "openat", "creat", "bind"})
+_PAIRS = frozenset({"rename", "renameat", "renameat2", "link", "linkat"})
+_MODES = {"access": 1, "faccessat": 2, "faccessat2": 2}
+_OPENS = frozenset({"open", "openat", "creat", "inotify_add_watch"})
+_OWNERS = {"chown": 1, "lchown": 1, "fchown": 1, "fchownat": 2}
+_NOBODY = 0xFFFFFFFF
+_EFFECTIVE = os.access in os.supports_effective_ids
+
+Kind = Literal["directory", "file", "link", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """
+    A path as the host has it.
+
+    Attributes:
+        path: Which.
+        kind: What stands there itself, or None.
+        is_real: Whether no symbolic link leads to it.
+        above: Whether its directory exists.
+    """
+
+    path: str
+    kind: Kind | None
+    is_real: bool
+    above: bool
+
+
+def look(refusal: Refusal) -> tuple[Seen, ...] | None:
+    """
+    The paths of *refusal* on the host; None where the caller itself could not have done
+    what was refused.
+    """
+    may = all(_may(refusal, path, number) for number, path in enumerate(refusal.paths))
+    if not may or (refusal.error == errno.EXDEV and not _on_one_file_system(refusal.paths)):
+        return None
+    return tuple(
+        Seen(path, _kind(path), os.path.realpath(path) == path, os.path.isdir(os.path.dirname(path)))
+        for path in refusal.paths
+    )
+
+
+def _may(refusal: Refusal, path: str, number: int) -> bool:
+    match refusal.act:
+        case "read" if refusal.call in _MODES:
+            return _access(path, refusal.arguments[_MODES[refusal.call]] & 0o7)
+        case "read" if refusal.call in _OPENS:
+            return _access(path, os.R_OK)
+        case "read":
+            return os.path.lexists(path)
+        case "exec":
+            return _access(path, os.X_OK) and not os.path.isdir(path)
+        case "content":
+            return _access(path, os.W_OK)
+        case "attributes" if refusal.call in _OWNERS:
+            first = _OWNERS[refusal.call]
+            return _owns(path) and _may_give(path, *refusal.arguments[first : first + 2])
+        case "attributes":
+            return _owns(path)
+        case "create" if os.path.lexists(path):
+            return _access(path, os.W_OK)
+        case "create" | "entry":
+            return _may_change_entry(refusal, path, number)
+        case "bind":
+            return not os.path.lexists(path) and _access(os.path.dirname(path), os.W_OK | os.X_OK)
+        case "connect":
+            return _access(path, os.W_OK)
+        case _:
+            return True
+
+
+def _may_change_entry(refusal: Refusal, path: str, number: int) -> bool:
+    """
+    Whether a name can be made, moved or removed: one that is made must be new, one that
+    is moved, linked or removed must be there and hold nothing up.
+    """
+    if refusal.call in _MAKES and os.path.lexists(path):
+        return False
+    is_new = refusal.call in _MAKES or (refusal.call in _PAIRS and number == 1)
+    if not is_new and not os.path.lexists(path):
+        return False
+    if refusal.error == errno.EBUSY and os.path.ismount(path):
+        return False
+    if refusal.call in ("link", "linkat") and number == 0:
+        return True
+    return _access(os.path.dirname(path), os.W_OK | os.X_OK)
+
+
+def _access(path: str, mode: int) -> bool:
+    try:
+        return os.access(path, mode, effective_ids=_EFFECTIVE)
+    except ValueError:
+        return False
+
+
+def _owns(path: str) -> bool:
+    try:
+        is_own = os.geteuid() in (0, os.stat(path).st_uid)
+        return is_own and not os.statvfs(path).f_flag & os.ST_RDONLY
+    except OSError:
+        return False
+
+
+def _may_give(path: str, uid: int, gid: int) -> bool:
+    """
+    Whether the owner of *path* may make *uid* and *gid* its owners; -1 leaves one as it is.
+    """
+    if os.geteuid() == 0:
+        return True
+    found = os.stat(path)
+    keeps = uid & _NOBODY in (_NOBODY, found.st_uid)
+    return keeps and gid & _NOBODY in (_NOBODY, found.st_gid, os.getegid(), *os.getgroups())
+
+
+def _kind(path: str) -> Kind | None:
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return None
+    if stat.S_ISLNK(mode):
+        return "link"
+    if stat.S_ISDIR(mode):
+        return "directory"
+    return "file" if stat.S_ISREG(mode) else "other"
+
+
+def _on_one_file_system(paths: tuple[str, ...]) -> bool:
+    try:
+        return len({os.stat(os.path.dirname(path)).st_dev for path in paths}) == 1
+    except OSError:
+        return False

@@ -1,0 +1,374 @@
+"""
+An open box whose commands are each started by a launch plan, all under one spec.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from anyio import CancelScope, to_thread
+
+from sandboxkit.backends._contract import PIPE, BoxProcess, Facts, Sandbox
+from sandboxkit.backends._copies import copies
+from sandboxkit.backends._host import look
+from sandboxkit.backends._journal import Journal
+from sandboxkit.backends._protection import violations
+from sandboxkit.backends._refusals import Ground, merged, violation
+from sandboxkit.errors import BackendError, CommandError, SetupError, SpecError
+from sandboxkit.model import Control, ControlState, Enforcement, ExecResult, Grade, Invocation, Termination, Violation
+from sandboxkit.process import launch, open_streams, run
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+
+    from sandboxkit.backends._obstacles import Obstacle
+    from sandboxkit.backends._protection import Watched
+    from sandboxkit.backends._survey import Survey
+    from sandboxkit.model import LaunchPlan, SandboxSpec
+    from sandboxkit.process import Outcome, Running, Streams
+
+__all__ = ["LaunchedProcess", "LaunchedSandbox", "Mechanism"]
+
+_SIGKILL, _SIGXCPU = 9, 24
+_CPU_REPORTED = 0.5
+"""
+The share of its limit that a command must have used for its end to be the limit's. The
+kernel compares the limit with what it samples by ticks, and reports what it measured: on a
+busy machine a command was ended by a limit of 1 s after 0.7.
+"""
+_WATCHED = Control.FS_DENY_INSIDE_ALLOW
+
+
+F = TypeVar("F", bound=Facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism(Generic[F]):
+    """
+    What is particular to one way of isolating; the rest of a box is the same for all.
+
+    Attributes:
+        name: The backend's name.
+        enforcement: What it would enforce.
+        plan: How it would start a command.
+        look: Its facts, with a fresh look at the host for a spec.
+        watched: What is looked at after a run.
+        refusal: What a failed start means, from what it said.
+        survey: What its facts say of the host for a spec, or None.
+        nests: Whether it can let user namespaces be made in a box.
+        discards: Whether it can show a copy in place of what a spec lets be written.
+        ungrouped: Its facts on a machine without control groups, for a reason; None where
+            it makes no use of them.
+    """
+
+    name: str
+    enforcement: Callable[[SandboxSpec, F], Enforcement]
+    plan: Callable[[Invocation, SandboxSpec, F], LaunchPlan]
+    look: Callable[[F, SandboxSpec], F]
+    watched: Callable[[F], tuple[Watched, ...]]
+    refusal: Callable[[str], Obstacle]
+    survey: Callable[[F], Survey | None]
+    nests: bool = False
+    discards: bool = False
+    ungrouped: Callable[[F, str], F] | None = None
+
+
+class LaunchedSandbox(Sandbox, Generic[F]):
+    """
+    A box of a mechanism that starts each command anew. What commands share is what the
+    spec lets them write. So each has the host looked at anew: an earlier one may have
+    left a link, or a repository to protect.
+    """
+
+    def __init__(self, mechanism: Mechanism[F], spec: SandboxSpec, facts: F) -> None:
+        self._mechanism = mechanism
+        self._spec = spec
+        self._facts = facts
+        self._enforcement = mechanism.enforcement(spec, facts)
+        self._is_fresh = True
+        self._is_closed = False
+        self._violations: tuple[Violation, ...] | None = None
+        self._explains = False
+        self._journal: Journal | None = None
+
+    @property
+    def spec(self) -> SandboxSpec:
+        """
+        What the box may do.
+        """
+        return self._spec
+
+    @property
+    def enforcement(self) -> Enforcement:
+        """
+        What is enforced.
+        """
+        return self._enforcement
+
+    def plan(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        pass_fds: Collection[int] = (),
+        instead: tuple[tuple[str, str], ...] = (),
+    ) -> LaunchPlan:
+        """
+        How *argv* would be started.
+
+        Raises:
+            CommandError: *argv* is empty or holds a NUL byte.
+            SpecError: *cwd* is not visible in the box.
+        """
+        passed = self._spec.environment.apply(os.environ) if environment is None else environment
+        invocation = Invocation(_checked(argv), tuple(passed.items()), cwd, tuple(sorted(pass_fds)), instead)
+        return self._mechanism.plan(invocation, self._spec, self._facts)
+
+    @asynccontextmanager
+    async def _copied(self, is_wanted: bool) -> AsyncIterator[tuple[tuple[str, str], ...]]:
+        """
+        Copies to show in place of what the spec lets a command write, where wanted.
+
+        Raises:
+            BackendError: This mechanism cannot show one thing in place of another, or
+                there is more than is copied.
+        """
+        if not is_wanted:
+            yield ()
+            return
+        if not self._mechanism.discards:
+            raise BackendError(f"{self._mechanism.name} cannot discard what a command writes; use another backend")
+        with ExitStack() as stack:
+            made = copies(self._spec.filesystem.write)
+            try:
+                yield await to_thread.run_sync(stack.enter_context, made)
+            finally:
+                with CancelScope(shield=True):
+                    await to_thread.run_sync(stack.close)
+
+    def close(self) -> None:
+        """
+        Lets no further command start.
+        """
+        self._is_closed = True
+
+    def _look(self) -> LaunchedSandbox[F]:
+        """
+        This box with a fresh look at the host, for one command.
+
+        Raises:
+            BackendError: The box was closed.
+        """
+        if self._is_closed:
+            raise BackendError("this box is closed; open another for more commands")
+        if self._is_fresh:
+            self._is_fresh = False
+            if all(place.change() is None for place in self._mechanism.watched(self._facts)):
+                return self  # else the caller has made one since the box was opened
+        facts = self._mechanism.look(self._facts, self._spec)
+        return LaunchedSandbox(self._mechanism, self._spec, facts)
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes | None = None,
+        cwd: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - a deadline is part of the result, not an exception
+        environment: Mapping[str, str] | None = None,
+        explain: bool = False,
+        discard: bool = False,
+    ) -> ExecResult:
+        """
+        Runs *argv* to its end; see `Sandbox.run`.
+        """
+        box = self._look()
+        box._explains = explain
+        box.note()
+        try:
+            async with box._copied(discard) as instead:
+                outcome = await run(
+                    box.plan(argv, cwd=cwd, environment=environment, instead=instead),
+                    stdin=stdin,
+                    timeout=self._spec.timeout(timeout),
+                    max_output_bytes=self._spec.limits.max_output_bytes,
+                    explain=explain,
+                )
+        except SetupError as exc:
+            meaning = self._mechanism.refusal(exc.problem)
+            raise SetupError(self._mechanism.name, f"{meaning.reason}; {meaning.remedy}") from exc
+        finally:
+            box.settle()
+        return box.result(outcome)
+
+    @asynccontextmanager
+    async def start(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: int | None = None,
+        stdout: int | None = PIPE,
+        stderr: int | None = PIPE,
+        pass_fds: Collection[int] = (),
+        cwd: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        explain: bool = False,
+    ) -> AsyncIterator[LaunchedProcess]:
+        """
+        Starts *argv* and hands out its streams; see `Sandbox.start`. `limits.wall`
+        counts from here; output is the reader's to bound.
+        """
+        if not self._spec.process.tty:
+            _refuse_terminals((stdin, stdout, stderr, *pass_fds))
+        box = self._look()
+        box._explains = explain
+        plan = box.plan(argv, cwd=cwd, environment=environment, pass_fds=pass_fds)
+        carriers = plan.confinement.pass_fds if plan.confinement else ()
+        box.note()
+        try:
+            async with (
+                open_streams(stdin, stdout, stderr) as streams,
+                launch(
+                    plan,
+                    stdin=streams.stdin_fd,
+                    stdout=streams.stdout_fd,
+                    stderr=streams.stderr_fd,
+                    pass_fds=dict(carriers),
+                    timeout=self._spec.limits.wall,
+                    explain=explain,
+                ) as running,
+            ):
+                streams.close_far_ends()
+                yield LaunchedProcess(running, streams, box.result)
+        finally:
+            box.settle()
+
+    def result(self, outcome: Outcome) -> ExecResult:
+        """
+        What came back, with what was enforced and what was done against the spec.
+        """
+        return ExecResult(
+            exit_code=outcome.exit_code,
+            signal=outcome.signal,
+            termination=_termination(outcome, self._spec.limits.cpu),
+            stdout=outcome.stdout,
+            stderr=outcome.stderr,
+            truncated=outcome.truncated,
+            duration_s=outcome.duration_s,
+            backend=self._mechanism.name,
+            enforcement=self._held(outcome),
+            usage=outcome.usage,
+            violations=(*self.settle(), *self._refused(outcome)),
+            explained=self._explains and not outcome.explain_gap,
+            explain_gap=outcome.explain_gap,
+        )
+
+    def _refused(self, outcome: Outcome) -> tuple[Violation, ...]:
+        """
+        What the box refused, without what the caller itself could not have done.
+        """
+        survey = self._mechanism.survey(self._facts)
+        if survey is None or not outcome.refusals:
+            return ()
+        ground = Ground.of(self._spec, survey, machine=os.uname().machine, nests=self._mechanism.nests)
+        places = ((refusal, look(refusal)) for refusal in outcome.refusals)
+        return merged(violation(refusal, seen, ground) for refusal, seen in places if seen is not None)
+
+    def note(self) -> None:
+        """
+        Writes down what will be looked at after the command, for the case that this
+        application is killed before.
+        """
+        self._journal = Journal(self._mechanism.watched(self._facts))
+
+    def settle(self) -> tuple[Violation, ...]:
+        """
+        What a command that has ended made under protected names; it is moved away. Done
+        once, also where nobody waited for the command's result.
+        """
+        if self._violations is None:
+            self._violations = violations(self._mechanism.watched(self._facts))
+            if self._journal is not None:
+                self._journal.close()
+        return self._violations
+
+    def _held(self, outcome: Outcome) -> Enforcement:
+        """
+        What was enforced: less than was claimed where a control group was not had.
+        """
+        held = self._enforcement
+        if self._journal is not None and self._journal.problem:
+            state = held.states[_WATCHED]
+            lowered = ControlState(min(state.grade, Grade.PARTIAL), f"{state.reason}; {self._journal.problem}")
+            held = Enforcement({**held.states, _WATCHED: lowered})
+        if not outcome.unheld or self._mechanism.ungrouped is None:
+            return held
+        without = self._mechanism.enforcement(self._spec, self._mechanism.ungrouped(self._facts, "see below"))
+        for name, why in outcome.unheld.items():
+            control = Control(name)
+            state = without.states[control]
+            held = held.lowered(control, state.grade, f"{state.reason.removesuffix('; see below')}; {why}")
+        return held
+
+
+def _checked(argv: Sequence[str]) -> tuple[str, ...]:
+    words = tuple(argv)
+    if not words or not words[0]:
+        raise CommandError("it is empty; name a program")
+    if any("\0" in word for word in words):
+        raise CommandError("a word holds a NUL byte, which no program can be given")
+    return words
+
+
+def _refuse_terminals(fds: Iterable[int | None]) -> None:
+    for fd in fds:
+        if fd is not None and fd >= 0 and os.isatty(fd):
+            raise SpecError(f"descriptor {fd} is a terminal; hand in a pipe, or set process.tty=true")
+
+
+class LaunchedProcess(BoxProcess):
+    """
+    A command that runs in such a box.
+    """
+
+    def __init__(self, running: Running, streams: Streams, result: Callable[[Outcome], ExecResult]) -> None:
+        self._running = running
+        self._result = result
+        self.stdin = streams.stdin
+        self.stdout = streams.stdout
+        self.stderr = streams.stderr
+
+    async def wait(self) -> ExecResult:
+        """
+        How it ended.
+        """
+        await self._running.wait()
+        return self._result(self._running.outcome())
+
+    def send_signal(self, number: int) -> None:
+        """
+        Sends signal *number* to the command.
+        """
+        self._running.send_signal(number)
+
+    def kill(self) -> None:
+        """
+        Ends it, and everything it started, at once.
+        """
+        self._running.kill()
+
+
+def _termination(outcome: Outcome, cpu: float | None) -> Termination:
+    """
+    The outcome's own, except that the usage read back may prove the limit of
+    processor time behind a signal.
+    """
+    if outcome.termination is not Termination.SIGNALED or cpu is None or outcome.usage is None:
+        return outcome.termination
+    used = max(outcome.usage.cpu_user_s + outcome.usage.cpu_system_s, outcome.usage.tree_cpu_s or 0.0)
+    proved = outcome.signal in (_SIGKILL, _SIGXCPU) and used >= cpu * _CPU_REPORTED
+    return Termination.CPU_LIMIT if proved else outcome.termination

@@ -1,0 +1,137 @@
+"""
+What the built-in backends do not keep of the conformance suite, by backend and by who
+calls: each with the reason. The suite finds an entry that is no longer true.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["DEVIATIONS", "ROOT", "USER"]
+
+ROOT: Final = "root"
+USER: Final = "a plain user"
+
+_NO_PID_NAMESPACE = "it has no namespace of processes: process.isolation is partial"
+_NO_IPC = "it has no IPC namespace: the filter refuses every System V and POSIX object, one's own too"
+_NO_MOUNTS = "it mounts nothing"
+_NO_PART = (
+    "Landlock cannot take a part away from what it grants: in a writable directory that holds a denied path nothing can be "
+    "made, moved or removed directly, and fs.deny_inside_allow is lowered"
+)
+_LOOKED_AT = (
+    "Landlock cannot hold a name inside a writable directory: the spec must let fs.deny_inside_allow be less, and what "
+    "was changed is reported after the run"
+)
+_NO_METADATA = (
+    "Landlock does not decide about modes, owners and times, so the filter refuses to change any; a spec that lets "
+    "fs.write be less may"
+)
+_NO_SOCKETS = "it has no network namespace: net.none is kept by refusing every socket, those of the own loopback too"
+_NO_SEMAPHORES = f"POSIX semaphores live in /dev/shm, which is the host's and out of reach: {_NO_MOUNTS}"
+_NO_TERMINAL = f"/dev/pts is the host's and out of reach: {_NO_MOUNTS}"
+_ROOT_IS_ROOT = (
+    "root's own directories take root: the command keeps uid 0, without capabilities, and process.isolation says so"
+)
+_UNCOUNTED = "the kernel does not count the processes of root against RLIMIT_NPROC: limits.processes is absent"
+
+_LANDLOCK: Final[Mapping[str, str]] = {
+    "the_default_spec_is_met": f"{_NO_PID_NAMESPACE}, and the default spec requires it enforced",
+    # files
+    "a_denied_an_unlisted_and_a_missing_path_answer_differently": "an unlisted path answers EACCES as a denied one does: "
+    "that a path exists can be seen, as fs.read says",
+    "a_name_is_only_a_name": _NO_PART,
+    "the_deepest_named_path_decides": _NO_PART,
+    "what_the_library_runs_from_is_not_rewritten": f"it is not; but {_NO_PART}",
+    "protected_names_are_neither_written_nor_moved_aside": _LOOKED_AT,
+    "a_worktree_does_not_open_its_repository": _LOOKED_AT,
+    "the_usual_temporary_directories_are_private": f"{_NO_MOUNTS}: the host's are out of reach, and TMPDIR names one of "
+    "the box's own",
+    "memory_behind_files_is_bounded": f"{_NO_MOUNTS}: the box's own directories lie on the host's disk and are not sized",
+    # processes
+    "processes_of_the_host_are_not_seen": _NO_PID_NAMESPACE,
+    "every_mount_is_without_setuid_and_devices": f"{_NO_MOUNTS}; no_new_privs keeps programs from gaining rights",
+    "a_namespace_is_made_where_the_spec_allows_it": "the filter refuses it, whatever the spec allows: less is no harm",
+    "nothing_is_typed_into_a_terminal_of_its_own": f"none can be made: {_NO_TERMINAL}",
+    # network and IPC
+    "datagrams_do_not_leave": f"they do not; but {_NO_SOCKETS}",
+    "there_is_only_the_boxs_own_loopback": _NO_SOCKETS,
+    "ordinary_sockets_are_made": _NO_SOCKETS,
+    "objects_of_system_v_are_not_listed_and_can_be_made": _NO_IPC,
+    "keys_of_the_host_are_not_listed": "/proc is the host's: it lists the names of the user's keys; no call of the box "
+    "can read or use one",
+    # limits
+    "the_limits_are_the_specs": "RLIMIT_NPROC counts all processes of the user, so those that ran before are added: "
+    "limits.processes is partial",
+    "two_boxes_do_not_share_the_limit_of_processes": "RLIMIT_NPROC counts all processes of the user, those of other boxes "
+    "too, and none of root's: limits.processes is partial, or absent",
+    # tools
+    "git_knows_its_user": f"it does; but git init changes modes. {_NO_METADATA}",
+    "tools_below_a_private_home": "they run; but a readable directory that holds a hidden one cannot be listed",
+    **{
+        f"ordinary_tool[{name}]": _NO_METADATA
+        for name in (
+            "chown to oneself and chmod",
+            "compiler, linker and make",
+            "cp that keeps mode and time",
+            "cp, mv, touch, rename across directories",
+            "git clone of a local repository",
+            "git config of the workspace's repository",
+            "git init in the temporary directory",
+            "install",
+            "tar of programs, links and a directory all may write",
+            "tar, gzip and find",
+            "venv and pip, without an index",
+        )
+    },
+    "ordinary_tool[git worktree]": "it makes one in /tmp, which is out of reach",
+    **{
+        f"ordinary_tool[{name}]": _NO_SOCKETS
+        for name in (
+            "node: listen on loopback, and a socket in the workspace",
+            "python: AF_UNIX server, in the workspace and abstract",
+            "python: getaddrinfo and interfaces",
+            "python: http.server and urllib",
+            "python: loopback servers, IPv4 and IPv6",
+            "python: multiprocessing.Manager",
+        )
+    },
+    **{
+        f"ordinary_tool[{name}]": _NO_SEMAPHORES
+        for name in (
+            "python: ProcessPoolExecutor",
+            "python: multiprocessing.Lock and shared memory",
+            "python: processes by spawn and forkserver",
+        )
+    },
+    "ordinary_tool[script(1), a terminal of its own]": _NO_TERMINAL,
+}
+"""
+What an ordinary user and root lose alike. Each is a loss that the grades or notes of a box tell.
+"""
+_LANDLOCK_ROOT: Final[Mapping[str, str]] = {
+    "the_command_is_not_root_to_itself": _ROOT_IS_ROOT,
+    "the_host_sees_an_unprivileged_user": _ROOT_IS_ROOT,
+    "the_boxs_first_process_gives_nothing_away": f"{_NO_PID_NAMESPACE}, and the numbers of the host's init's descriptors "
+    f"are root's to list, what they lead to is not. {_ROOT_IS_ROOT[0].upper()}{_ROOT_IS_ROOT[1:]}",
+    "a_device_that_lies_in_the_workspace_is_not_opened": f"{_NO_MOUNTS}, so a device in a writable directory is what its "
+    f"mode says. {_ROOT_IS_ROOT[0].upper()}{_ROOT_IS_ROOT[1:]}",
+    "a_fork_bomb_stops_at_the_limit": _UNCOUNTED,
+    "a_real_fork_bomb_ends_at_the_deadline": f"it is not tried: {_UNCOUNTED}",
+    "threads_count_as_processes": _UNCOUNTED,
+}
+_LANDLOCK_USER: Final[Mapping[str, str]] = {
+    "no_capability_can_be_had_again": "an ordinary user may not empty the bounding set without a user namespace; "
+    "no_new_privs keeps every program from gaining from it",
+}
+
+DEVIATIONS: Final[Mapping[str, Mapping[str, Mapping[str, str]]]] = {
+    "bubblewrap": {
+        ROOT: {},
+        USER: {},
+    },
+    "landlock": {ROOT: {**_LANDLOCK, **_LANDLOCK_ROOT}, USER: {**_LANDLOCK, **_LANDLOCK_USER}},
+}

@@ -1,0 +1,38 @@
+"""
+What can be seen in text that cannot be read.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from sandboxkit.shell import parse
+from sandboxkit.shell._suspects import apart
+
+
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ("a && b", ["a", "b"]),
+        ("a; b\nc | d & e || f", ["a", "b", "c", "d", "e", "f"]),
+        ("'a;b' \"c;d\" e\\;f; g", ["'a;b' \"c;d\" e\\;f", "g"]),
+        ("(a; b); $(c; d); { e; f; }; `g; h`", ["(a; b)", "$(c; d)", "{ e; f; }", "`g; h`"]),
+        ("a", []),
+        ("a; 'b; c", ["a", "'b", "c"]),
+        ("a;" * 2000, []),
+    ],
+)
+def test_text_is_cut_between_commands(text: str, cut: list[str]) -> None:
+    assert [piece.strip() for piece in apart(text)] == cut
+
+
+@pytest.mark.parametrize("text", ["a && b; c", "é; 'x y' ;z"])
+def test_each_stands_where_it_did(text: str) -> None:
+    for piece in apart(text):
+        assert text.startswith(piece.strip(), len(piece) - len(piece.lstrip()))
+
+
+def test_what_stands_beside_an_error_is_read() -> None:
+    command = parse('x=1; echo ${(e)y} && rm "$x" && sh -c \'bash -c "ls -l"\'')
+    assert command.opaque is not None
+    assert {("rm", "1"), ("ls", "-l")} <= {part.argv for part in command.parts}
