@@ -5,7 +5,6 @@ own answer to compare with.
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import datetime
 import json
@@ -16,11 +15,15 @@ import string
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
 CANARY = "CANARY-7f3a9e"
 API_TOKEN = CANARY
+QUICK_GOALS = ("leak", "mutation", "object", "control", "errleak", "ctrl")
+"""Of the escapes that neither hang nor bloat."""
 CORPUS = Path(__file__).parent.parent / "corpus"
 
 PLAIN: dict[str, Any] = {
@@ -46,6 +49,20 @@ def rows(name: str) -> list[dict[str, Any]]:
     The rows of a corpus.
     """
     return [json.loads(line) for line in (CORPUS / name).read_text(encoding="utf-8").splitlines()]
+
+
+def escapes() -> list[dict[str, Any]]:
+    """
+    What is tried to get out, hang or bloat.
+    """
+    return rows("safe_eval_escapes.jsonl") + rows("safe_eval_more_escapes.jsonl")
+
+
+def ordinary() -> list[dict[str, Any]]:
+    """
+    What has to work, with its value.
+    """
+    return rows("safe_eval_ok.jsonl") + rows("safe_eval_more_ok.jsonl")
 
 
 class Widget:
@@ -102,7 +119,7 @@ async def slow(value: object) -> object:
 
 
 async def nap(value: object) -> object:
-    await asyncio.sleep(0.005)
+    await anyio.sleep(0.005)
     return value
 
 

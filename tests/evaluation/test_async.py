@@ -142,6 +142,19 @@ async def test_a_stream_that_was_not_read_to_its_end_is_closed() -> None:
     assert closed == [1]
 
 
+async def test_streams_that_hang_while_they_close_delay_the_answer_once() -> None:
+    async def hanging() -> AsyncIterator[int]:
+        try:
+            yield 1
+        finally:
+            await anyio.sleep(60)
+
+    began = time.monotonic()
+    body = "for i in range(20):\n    async for n in hanging():\n        break\nreturn n"
+    assert await sk.safe_eval_async(body, {"hanging": hanging}, timeout=10) == 1
+    assert time.monotonic() - began < 2
+
+
 async def test_calls_are_counted() -> None:
     with SafeEvaluator(max_host_calls=5, timeout=10) as evaluator:
         with pytest.raises(sk.SafeEvalTimeoutError, match="max_host_calls=5"):

@@ -73,6 +73,9 @@ EXPRESSIONS: dict[str, object] = {
     "frozenset('a'), range(3), {'a': 1}.keys()": (frozenset("a"), [0, 1, 2], ["a"]),
     "größe + ｘ": 15,
     "'ä'.encode('utf-16-le').decode('utf-16-le') + b'\\xe4'.decode('latin-1') + b'\\x80'.decode('cp1252')": "ää€",
+    "day.isocalendar()[1], day.timetuple().tm_yday, day.timetuple()[0]": (5, 31, 2026),
+    "day.timetuple()": tuple(DAY.timetuple()),
+    "b'\\\\x41'.decode('unicode_escape')": "A",
     "1 is 1": True,
     "...  is not None": True,
 }
@@ -147,6 +150,7 @@ RAISED = {
     "(i for i in [1]).send(None)": "AttributeError",
     "dict.clear.mro": "AttributeError",
     "math.nothing": "AttributeError",
+    "'{!z}'.format(1)": "ValueError",
     "str.mro()": "AttributeError",
 }
 

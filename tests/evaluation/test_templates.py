@@ -20,6 +20,7 @@ CONTEXT: dict[str, Any] = {
     "order": {"total": 123.456},
     "items": ["pen", "ink"],
     "n": 3,
+    "arguments": "given",
     "day": datetime.date(2026, 1, 31),
 }
 TEMPLATES = {
@@ -33,6 +34,7 @@ TEMPLATES = {
     "{{ {'a': {'b': 1}}['a']['b'] }}{{ items[0:1] }}": "1['pen']",
     "{{ (n | 4) }} {{ (lambda v: v + 1)(n) }}": "7 4",
     "{{ (m := n) + m }}": "6",
+    "{{ nobody | default(arguments) }}": "given",
     "{{ day:%Y-%m-%d }}|{{ user.name:>8 }}|{{ order.total | round(1) :,.1f }}": "2026-01-31|   Alice|123.5",
     "a { b } }} {c: {{ n }}": "a { b } }} {c: 3",
     "${{n}}{{n}}": "$33",
@@ -47,6 +49,9 @@ WRONG = {
     "{{ 'a }}": ("SyntaxError", 1, "string"),
     "\n{{ 1 + }}": ("SyntaxError", 2, "cannot be read"),
     "{{ n | no such }}": ("SyntaxError", 1, "is no filter"),
+    "{{ n | default(1), (2) }}": ("SyntaxError", 1, "arguments of a filter"),
+    "{{ n | default(1) + str(2) }}": ("SyntaxError", 1, "arguments of a filter"),
+    "{{ n | default(1 +) }}": ("SyntaxError", 1, "arguments of a filter"),
 }
 REFUSED = {
     "{{ n | nothing }}": "the filter 'nothing'",

@@ -12,6 +12,7 @@ Runs in the worker too: standard library only, and nothing of the package.
 from __future__ import annotations
 
 import binascii
+import collections
 import datetime
 import decimal
 import json
@@ -31,7 +32,8 @@ MAX_EXPONENT = 9_999
 
 _SMALL = 1 << 62
 _CELL = 16
-_FEW = 256
+_FEW, _ALIKE = 256, 16
+"""How many keys there may be of any kind, and beyond that how many of one hash: -1 and -2 have one."""
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 
 
@@ -252,8 +254,8 @@ def _tagged(tag: str, raw: dict[str, Any], special: Callable[[str, Any], object]
 
 
 def _spread(keys: list[Any]) -> list[Any]:
-    # Numbers can be chosen so that all have one hash; a dict of n of them takes n * n steps.
-    if len(keys) > _FEW and len({hash(key) for key in keys}) * 2 < len(keys):
+    # Numbers can be chosen so that many have one hash; a dict of n of them takes n * n steps.
+    if len(keys) > _FEW and max(collections.Counter(map(hash, keys)).values()) > _ALIKE:
         raise CodecError("keys that collide")
     return keys
 

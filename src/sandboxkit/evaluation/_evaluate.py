@@ -10,6 +10,7 @@ from __future__ import annotations
 from sandboxkit.evaluation._codec import CodecError, Encoder, decode
 from sandboxkit.evaluation._language import (
     FILENAME,
+    NAMED_TUPLES,
     ForbiddenError,
     HostCall,
     HostFunction,
@@ -18,6 +19,7 @@ from sandboxkit.evaluation._language import (
     Refused,
     SourceError,
     compiled,
+    is_one_call,
     namespace,
     shown,
 )
@@ -71,6 +73,19 @@ class Programs:
             if len(self._codes) >= CACHED:
                 self._codes.clear()
             self._codes[source, mode] = found
+        return found
+
+    def arguments(self, text: str) -> types.CodeType:
+        """
+        The code that gives the arguments of a filter, as they stand between its brackets:
+        a tuple of those by position and a dict of those by name.
+        """
+        found = self._codes.get((text, "arguments"))
+        if found is None:
+            if not is_one_call(f"f({text})"):
+                raise SourceError("the arguments of a filter", text=text[:200])
+            found = self.code(f"(lambda *given, **named: (given, named))({text})", "expr")
+            self._codes[text, "arguments"] = found
         return found
 
     def template(self, text: str) -> list[str | Field]:
@@ -132,7 +147,7 @@ def _foreign(encoder: Encoder, value: Any, depth: int) -> object:
         return encoder.mapping(value.fields, depth + 1)
     if kind is Refused:
         value.refuse()
-    if issubclass(kind, tuple) and kind.__module__ == "datetime":  # date.isocalendar()
+    if kind in NAMED_TUPLES:
         return encoder.encode(tuple(value), depth)
     name = value.__name__ if kind is type else kind.__name__
     lazy = "; make a list of it" if hasattr(kind, "__next__") else ""
@@ -231,8 +246,7 @@ def _text_of(field: Field, names: dict[str, Any], programs: Programs) -> str:
             )
         given, named = (), {}
         if arguments:
-            code = programs.code(f"arguments({arguments})", "expr")
-            given, named = eval(code, {**names, "arguments": lambda *given, **named: (given, named)})
+            given, named = eval(programs.arguments(arguments), names)
         value = function(value, *given, **named)  # type: ignore[misc]  # checked above
     return shown(value) if field.spec is None else format(_formattable(value), field.spec)
 

@@ -16,9 +16,12 @@ Source: RestrictedPython's documentation, "Usage in frameworks"; PEP 492.
 from __future__ import annotations
 
 import ast
+import datetime
+import decimal
 import operator
 import re
 import sys
+import time
 import types
 from _string import formatter_parser  # type: ignore[import-not-found]  # what string.Formatter is made of; no stubs
 
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_DEPTH",
     "MAX_NODES",
+    "NAMED_TUPLES",
     "ForbiddenError",
     "HostCall",
     "HostFunction",
@@ -44,6 +48,7 @@ __all__ = [
     "Refused",
     "SourceError",
     "compiled",
+    "is_one_call",
     "namespace",
     "shown",
 ]
@@ -238,11 +243,17 @@ def _format(text: str, arguments: tuple[object, ...], named: dict[str, object]) 
         if field is not None:
             value = _field(field, arguments, named, automatic)
             if conversion:
-                value = _CONVERSIONS[conversion](value)
+                value = _conversion(conversion)(value)
             if "{" in spec:
                 spec = _format(spec, arguments, named)
             parts.append(format(value, spec))
     return "".join(parts)
+
+
+def _conversion(sign: str) -> Callable[[object], str]:
+    if sign not in _CONVERSIONS:
+        raise ValueError(f"unknown conversion {sign[:9]!r}")
+    return _CONVERSIONS[sign]
 
 
 _CONVERSIONS: dict[str, Callable[[object], str]] = {"r": repr, "s": str, "a": ascii}
@@ -258,7 +269,10 @@ def _field(field: str, arguments: tuple[object, ...], named: dict[str, object], 
     raise ForbiddenError(f"the field {field[:60]!r} of format()", "a field is a number or a name; use an f-string")
 
 
-_SUBSCRIPTABLE = frozenset({str, bytes, list, tuple, dict, range, re.Match})
+NAMED_TUPLES = (type(datetime.date(2024, 1, 1).isocalendar()), decimal.DecimalTuple, time.struct_time)
+"""Tuples with names, which methods in the table give; outside they are plain tuples."""
+
+_SUBSCRIPTABLE = frozenset({str, bytes, list, tuple, dict, range, re.Match, *NAMED_TUPLES})
 
 
 def _item(value: Any, key: Any) -> object:
@@ -570,6 +584,17 @@ def compiled(source: str, mode: str) -> types.CodeType:
         raise SourceError(error.msg, error.lineno, error.offset, (error.text or "").rstrip("\n")[:200]) from None
     except (RecursionError, ValueError, MemoryError) as error:
         raise SourceError(f"it cannot be parsed ({type(error).__name__}: {str(error)[:100]})") from None
+
+
+def is_one_call(source: str) -> bool:
+    """
+    Whether *source* is the call of a name and nothing else; `f(1), (2)` is not.
+    """
+    try:
+        body = ast.parse(source, FILENAME, "eval").body if len(source) <= MAX_SOURCE else None
+    except (SyntaxError, RecursionError, ValueError, MemoryError):
+        return False
+    return isinstance(body, ast.Call) and isinstance(body.func, ast.Name)
 
 
 def _parsed(source: str, mode: str) -> ast.Module | ast.Expression:

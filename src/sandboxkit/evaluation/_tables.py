@@ -19,6 +19,7 @@ import decimal
 import math
 import re
 import string
+import time
 
 __all__ = [
     "ATTRIBUTES",
@@ -69,6 +70,8 @@ ATTRIBUTES: dict[type, frozenset[str]] = {
     datetime.timezone: frozenset({"dst", "tzname", "utcoffset"}),
     type(datetime.date(2024, 1, 1).isocalendar()): frozenset({"week", "weekday", "year"}),
     decimal.Decimal: _public(decimal.Decimal),
+    decimal.DecimalTuple: frozenset({"digits", "exponent", "sign"}),
+    time.struct_time: frozenset(name for name in dir(time.struct_time) if name.startswith("tm_")),
     re.Match: frozenset("end expand group groupdict groups lastgroup lastindex span start string".split()),
     re.Pattern: frozenset("findall finditer fullmatch groups match pattern search split sub subn".split()),
 }

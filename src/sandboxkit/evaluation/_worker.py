@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 CHANNEL, OWNER, CONVERSATION = 3, 4, 3
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
 SECCOMP_MODE_FILTER = 2
-ENCODINGS = ("ascii", "latin-1", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp1252")
+ENCODINGS = "ascii cp1252 iso8859-15 latin-1 unicode-escape utf-8 utf-8-sig utf-16 utf-16-be utf-16-le utf-32".split()
 """Those a snippet can use: each is a module to import."""
 MAX_FRAME = 64 << 20
 CHUNK = 1 << 16
