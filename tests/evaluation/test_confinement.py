@@ -58,7 +58,7 @@ REFUSED = ("PermissionError 1", "itimer_error 1", "ValueError None")
 def ungated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
     program = tmp_path_factory.mktemp("ungated") / "ungated.py"
     program.write_text(WITHOUT_GATE)
-    zygote = Zygote("ungated worker", program, json.loads(_workers.zygote()._order))
+    zygote = Zygote("ungated worker", program, json.loads(_workers.zygote()._order), "no remedy")
     yield zygote
     zygote.end()
 

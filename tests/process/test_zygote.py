@@ -36,7 +36,7 @@ WRONG = {
 def zygote(tmp_path: Path, program: str) -> Zygote:
     path = tmp_path / "program.py"
     path.write_text(program)
-    return Zygote("test", path, {})
+    return Zygote("test", path, {}, "no remedy")
 
 
 @pytest.mark.parametrize("name", WRONG)

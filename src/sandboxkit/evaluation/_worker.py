@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import codecs
 import ctypes
+import errno
 import gc
 import json
 import os
@@ -158,7 +159,11 @@ class Confinement:
         self._filter(self._narrow)
 
     def _filter(self, program: tuple[object, bytes]) -> None:
-        self._syscall(self._prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program[1], 0, 0)
+        try:
+            self._syscall(self._prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program[1], 0, 0)
+        except OSError as error:
+            code = errno.errorcode.get(error.errno or 0, "an error")
+            raise RuntimeError(f"the kernel takes no seccomp filter ({code})") from error
 
 
 def program_of(instructions: bytes) -> tuple[object, bytes]:
@@ -329,7 +334,7 @@ def main() -> None:
         gc.freeze()  # a collection in a fork leaves the pages it shares alone
         report = confinement.widely()
     except Exception as error:  # noqa: BLE001 - whatever it is, the caller is to hear of it
-        channel.send(json.dumps({"error": f"{type(error).__name__}: {error}"[:1000]}).encode())
+        channel.send(json.dumps({"error": (str(error) or type(error).__name__)[:1000]}).encode())
         return
     channel.send(json.dumps(report).encode())
     serve(channel, confinement, order["idle_seconds"])

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 import time
 from collections import deque
 from functools import cache
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["NAME", "WorkerPool", "talk", "talk_async", "zygote"]
 
 NAME = "evaluation worker"
+REMEDY = 'use a kernel that has it, or isolation="in-process" for authors you trust'
 UNUSED_ID = 1_900_000_000
 """
 What a worker of a root caller runs as: a uid and gid no system hands out, above those of
@@ -48,13 +50,16 @@ def zygote() -> Zygote:
 
     Raises:
         MissingExtraError: RestrictedPython is not installed.
-        BackendUnavailableError: This machine has no table of system calls.
+        BackendUnavailableError: This is not Linux, or a machine without a table of its
+            system calls.
     """
+    if sys.platform != "linux":
+        raise BackendUnavailableError(NAME, f"{sys.platform} has no seccomp", REMEDY)
     machine = os.uname().machine
     try:
         wide, narrow = narrow_filters(machine)
     except LookupError as exc:
-        raise BackendUnavailableError(NAME, str(exc), 'use isolation="in-process" for authors you trust') from exc
+        raise BackendUnavailableError(NAME, str(exc), REMEDY) from exc
     domains = []
     for level in ABI:
         rules = landlock_rules(level.abi, handle_tcp=True)
@@ -67,7 +72,7 @@ def zygote() -> Zygote:
         "landlock": domains,
         "uid": UNUSED_ID,
     }
-    return Zygote(NAME, Path(__file__).with_name("_worker.py"), order)
+    return Zygote(NAME, Path(__file__).with_name("_worker.py"), order, REMEDY)
 
 
 def _libraries() -> str:

@@ -233,10 +233,12 @@ class Zygote:
         program: The file to run, with the interpreter's `-I -S -B -W ignore`. It finds its channel at
             descriptor 3 and a pidfd of this process at 4.
         order: Its first message. Adds `idle_seconds`.
+        remedy: What the caller can do where it cannot be confined; errors end with it.
     """
 
-    def __init__(self, name: str, program: Path, order: Mapping[str, object]) -> None:
+    def __init__(self, name: str, program: Path, order: Mapping[str, object], remedy: str) -> None:
         self.name = name
+        self._remedy = remedy
         self._program = program
         self._order = json.dumps({**order, "idle_seconds": IDLE_SECONDS}).encode()
         self._lock = threading.Lock()
@@ -304,8 +306,13 @@ class Zygote:
         )
 
     def _start(self) -> _Standing:
+        try:
+            owner = os.pidfd_open(os.getpid())
+        except OSError as exc:
+            raise SetupError(
+                self.name, f"the kernel gives no pidfd, which Linux 5.3 brought: {exc}; {self._remedy}"
+            ) from exc
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        owner = os.pidfd_open(os.getpid())
         spare: list[int] = []
         try:
             spare = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_SPARE_FD) for fd in (theirs.fileno(), owner)]
@@ -338,7 +345,7 @@ class Zygote:
             raise SetupError(self.name, f"its process does not answer: {type(exc).__name__}: {exc}") from exc
         if "error" in said:
             _reap(standing)
-            raise SetupError(self.name, f"its process could not give up its rights: {said['error']}")
+            raise SetupError(self.name, f"its process could not give up its rights: {said['error']}; {self._remedy}")
         standing.channel.settimeout(_END_SECONDS)
         standing.report = said
         return standing
