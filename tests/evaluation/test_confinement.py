@@ -19,6 +19,7 @@ import pytest
 
 import sandboxkit
 from sandboxkit.evaluation import _worker, _workers
+from sandboxkit.evaluation._codec import pack
 from sandboxkit.process import Zygote
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def load_without_gate(libraries):
 worker.load = load_without_gate
 worker.main()
 """
-HEADER = {"memory_bytes": 64 << 20, "seconds": 10, "stays": False}
+HEADER = {"memory_bytes": 64 << 20, "seconds": 10, "stays": False, "waits": None}
 REFUSED = ("PermissionError 1", "itimer_error 1", "ValueError None")
 """EPERM, as the modules signal and resource raise it too."""
 
@@ -69,7 +70,7 @@ def inside(zygote: Zygote, code: str, **header: object) -> Any:
     """
     worker = zygote.converse(HEADER | header, 1 << 20)
     try:
-        worker.send(json.dumps({"code": textwrap.dedent(code)}).encode(), time.monotonic() + 10)
+        worker.send(pack({"code": textwrap.dedent(code)}), time.monotonic() + 10)
         return json.loads(worker.receive(time.monotonic() + 20))
     finally:
         worker.end()
@@ -170,7 +171,7 @@ def test_memory_ends_at_the_limit(ungated: Zygote) -> None:
 def test_a_worker_nobody_kills_ends_by_itself(ungated: Zygote) -> None:
     worker = ungated.converse(HEADER | {"seconds": 0.2}, 1 << 20)
     try:
-        worker.send(json.dumps({"code": "while True: pass"}).encode(), time.monotonic() + 5)
+        worker.send(pack({"code": "while True: pass"}), time.monotonic() + 5)
         began = time.monotonic()
         with pytest.raises(EOFError):
             worker.receive(time.monotonic() + 10)

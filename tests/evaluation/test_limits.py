@@ -340,16 +340,70 @@ def test_what_workers_are_forked_from_is_started_again(reusing: SafeEvaluator) -
     assert reusing.evaluate("1") == 1
 
 
+def waiting() -> list[int]:
+    """
+    The worker that waits, once the others have ended.
+    """
+    deadline = time.monotonic() + 0.5
+    while len(found := workers()) != 1 and time.monotonic() < deadline:
+        time.sleep(0.002)
+    return [int(pid) for pid in found]
+
+
+def test_the_next_worker_is_forked_ahead_and_ends_when_nobody_needs_it() -> None:
+    with SafeEvaluator(timeout=30) as evaluator:
+        seen = []
+        for _ in range(10):
+            evaluator.evaluate("1")
+            seen.append(len(waiting()))
+        assert 1 in seen
+        before = descriptors()
+        for n in range(20):
+            assert evaluator.evaluate("n", {"n": n}) == n
+        assert descriptors() <= before
+    deadline = time.monotonic() + 5
+    while workers() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert workers() == []
+    assert evaluator.evaluate("1 + 1") == 2
+
+
+@pytest.mark.parametrize("size", [1, 500_000])
+def test_one_that_is_killed_while_it_waits_loses_nothing(size: int) -> None:
+    with SafeEvaluator(timeout=30) as evaluator:
+        for n in range(5):
+            assert evaluator.evaluate("len(text) + n", {"n": n, "text": "a" * size}) == size + n
+            for pid in waiting():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01 * n)
+
+
+def test_those_that_wait_are_few_and_each_has_its_own_limits() -> None:
+    with contextlib.ExitStack() as stack:
+        made = [stack.enter_context(SafeEvaluator(timeout=30, memory_bytes=(32 + n) << 20)) for n in range(8)]
+        for _ in range(2):
+            for evaluator in made:
+                assert evaluator.evaluate("1 + 1") == 2
+        assert len(_workers.zygote()._ahead) <= 4
+        small, large = SafeEvaluator(timeout=30, memory_bytes=8 << 20), SafeEvaluator(timeout=30)
+        for _ in range(3):
+            with pytest.raises(sk.SafeEvalMemoryError):
+                small.evaluate("len('9' * 2 * 10**7)")
+            assert large.evaluate("len('9' * 2 * 10**7)") == 2 * 10**7
+
+
 def test_what_is_idle_ends_and_no_call_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     sk.shutdown()
     zygote = _workers.zygote()
     monkeypatch.setattr(zygote, "_order", zygote._order.replace(b'"idle_seconds": 60.0', b'"idle_seconds": 0.05'))
+    monkeypatch.setattr(_workers, "AHEAD_SECONDS", 0.03)
     with SafeEvaluator(timeout=30) as evaluator:
         pids = set()
         for n in range(60):
             assert evaluator.evaluate("n + 1", {"n": n}) == n + 1
             pids.add(zygote.pid)
-            time.sleep(0.05)
+            time.sleep(0.03 * (n % 6))
     assert len(pids) > 1
     with SafeEvaluator(timeout=30, isolation="reuse") as evaluator:
         assert evaluator.evaluate("1") == 1

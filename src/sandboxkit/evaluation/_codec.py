@@ -16,6 +16,7 @@ import collections
 import datetime
 import decimal
 import json
+import marshal
 
 TYPE_CHECKING = False  # as in typing, whose import is spared in the worker
 if TYPE_CHECKING:
@@ -186,8 +187,42 @@ _CONTAINERS: dict[type, str | None] = {
 }
 
 
-_write = json.JSONEncoder(separators=(",", ":"), check_circular=False, ensure_ascii=False).encode
-_read = json.JSONDecoder().decode
+_encoder = json.JSONEncoder(separators=(",", ":"), check_circular=False, ensure_ascii=False)
+_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # no stub
+
+
+def _writer() -> Callable[[Any], str]:
+    # What `encode` makes anew at every call, made once. Where an interpreter has it not, or
+    # with other arguments, `encode` does the same in thrice the time.
+    try:
+        made = json.encoder.c_make_encoder(  # type: ignore[attr-defined]  # no stub; tested below
+            None, _encoder.default, json.encoder.encode_basestring, None, ":", ",", False, False, True
+        )
+        if made({"a": [1.5, '"', None]}, 0) and "".join(made([1], 0)) == "[1]":
+            return lambda message: "".join(made(message, 0))
+    except (AttributeError, TypeError):
+        return _encoder.encode
+    return _encoder.encode
+
+
+_write = _writer()
+
+
+def pack(message: Any) -> bytes:
+    """
+    *message*, of JSON's types, as the caller sends it to a worker.
+
+    By marshal, which takes a fifth of the time of JSON. It is not for data of others, and a
+    worker has no reason to mistrust its caller. What a worker sends is `dumps` and `loads`.
+    """
+    return marshal.dumps(message)
+
+
+def unpack(data: bytes) -> Any:
+    """
+    The message of *data*, in the worker.
+    """
+    return marshal.loads(data)  # noqa: S302 - of its caller's, who could have it run anything
 
 
 def dumps(message: object) -> bytes:
@@ -205,9 +240,13 @@ def loads(data: bytes) -> Any:
         CodecError: It is no JSON.
     """
     try:
-        return _read(data.decode("utf-8", "surrogatepass"))
-    except (ValueError, RecursionError) as error:
+        text = data.decode("utf-8", "surrogatepass")
+        message, end = _scan(text, 0)
+    except (StopIteration, ValueError, RecursionError) as error:
         raise CodecError(f"no message: {type(error).__name__}") from None
+    if end != len(text):
+        raise CodecError("no message: something follows it")
+    return message
 
 
 def decode(raw: Any, special: Callable[[str, Any], object] | None = None, depth: int = 0) -> Any:

@@ -17,7 +17,7 @@ from sandboxkit.errors import (
     SafeEvalSyntaxError,
     SafeEvalTimeoutError,
 )
-from sandboxkit.evaluation._codec import CodecError, decode, dumps, loads
+from sandboxkit.evaluation._codec import CodecError, decode, loads, pack
 from sandboxkit.evaluation._context import encoder
 
 if TYPE_CHECKING:
@@ -121,12 +121,12 @@ class Dialogue:
         Raises:
             SafeEvalError: As the answer says.
         """
-        message = _message((yield Send(dumps(self.request))))
+        message = _message((yield Send(pack(self.request))))
         while True:
             if "call" not in message and "next" not in message:
                 return self.outcome(message)
             answer = yield from self.answers(message)
-            message = _message((yield Send(dumps(answer))))
+            message = _message((yield Send(pack(answer))))
 
     def answers(self, message: dict[str, Any]) -> Generator[Call, Any, dict[str, object]]:
         """

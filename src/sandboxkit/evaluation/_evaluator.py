@@ -96,7 +96,7 @@ class SafeEvaluator:
         else:
             _workers.zygote()
             self._pool = _workers.WorkerPool(
-                memory_bytes, max_result_bytes, is_reusing=isolation == "reuse", recycle_after=recycle_after
+                memory_bytes, max_result_bytes, timeout, is_reusing=isolation == "reuse", recycle_after=recycle_after
             )
 
     def __enter__(self) -> Self:

@@ -20,7 +20,6 @@ import datetime
 import decimal
 import operator
 import re
-import sys
 import time
 import types
 from _string import formatter_parser  # type: ignore[import-not-found]  # what string.Formatter is made of; no stubs
@@ -349,7 +348,7 @@ def _import_for_c_code(name: str, *_: object) -> types.ModuleType:
     # date.strftime and strptime import these through the builtins of whoever calls them.
     # The snippet itself cannot: an import statement and the name are both refused.
     if name in ("time", "_strptime"):
-        return sys.modules[name]
+        return __import__(name)
     raise ForbiddenError(f"import of {name[:60]!r}", "a snippet imports nothing")
 
 

@@ -4,6 +4,7 @@ Where an evaluation runs: workers, and the two doors to them.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import sys
@@ -17,7 +18,7 @@ import anyio
 import anyio.to_thread
 
 from sandboxkit.confine import ABI, landlock_rules, narrow_filters
-from sandboxkit.errors import BackendUnavailableError, MissingExtraError
+from sandboxkit.errors import BackendUnavailableError, MissingExtraError, SetupError
 from sandboxkit.evaluation._dialogue import Call, Send
 from sandboxkit.evaluation._interrupt import Interrupted, interrupted_at
 from sandboxkit.process import Zygote
@@ -40,6 +41,8 @@ systemd (524288-1879048191).
 FRAME_FACTOR, FRAME_SPARE = 6, 1 << 16
 """A control character takes one byte of the limit and six of JSON; besides, an error has its texts."""
 MAX_IDLE = 8
+AHEAD_SECONDS = 1.0
+"""How long a worker that was forked ahead waits to be needed."""
 _CLOSING_SECONDS = 0.2
 
 
@@ -90,35 +93,47 @@ class WorkerPool:
     Args:
         memory_bytes: What each may take.
         max_result_bytes: How large their results may be.
+        timeout: After how many seconds an evaluation is killed.
         is_reusing: Whether a worker goes on after an evaluation that succeeded.
         recycle_after: After how many evaluations it is replaced all the same.
     """
 
-    def __init__(self, memory_bytes: int, max_result_bytes: int, *, is_reusing: bool, recycle_after: int) -> None:
-        self._memory_bytes = memory_bytes
+    def __init__(
+        self, memory_bytes: int, max_result_bytes: int, timeout: float, *, is_reusing: bool, recycle_after: int
+    ) -> None:
+        self._header = {
+            "memory_bytes": memory_bytes,
+            "seconds": None if is_reusing else timeout,
+            "stays": is_reusing,
+            "waits": None if is_reusing else AHEAD_SECONDS,
+        }
         self._max_frame = FRAME_FACTOR * max_result_bytes + FRAME_SPARE
         self._is_reusing = is_reusing
         self._recycle_after = recycle_after
         self._idle: deque[Conversation] = deque()
 
-    def borrow(self, seconds: float) -> Conversation:
+    def borrow(self) -> Conversation:
         """
-        A worker for one evaluation of at most *seconds*.
+        A worker for one evaluation. While it `is_waiting` it may have ended unseen: where
+        it refuses the first message, borrow another.
         """
-        while self._is_reusing:
-            try:
-                worker = self._idle.pop()
-            except IndexError:
-                break
-            if not worker.has_ended():
-                return worker
-            worker.end()
-        header = {
-            "memory_bytes": self._memory_bytes,
-            "seconds": None if self._is_reusing else seconds,
-            "stays": self._is_reusing,
-        }
-        return zygote().converse(header, self._max_frame)
+        if not self._is_reusing:
+            return zygote().take(self._header, self._max_frame)
+        try:
+            worker = self._idle.pop()
+        except IndexError:
+            return zygote().converse(self._header, self._max_frame)
+        worker.is_waiting = True
+        return worker
+
+    def look_ahead(self) -> None:
+        """
+        Has the worker of the next evaluation forked while this one runs. It ends by itself
+        where nobody needs it within `AHEAD_SECONDS`.
+        """
+        if not self._is_reusing:
+            with contextlib.suppress(SetupError):  # the next one will say it
+                zygote().fork_ahead(self._header, self._max_frame)
 
     def give_back(self, worker: Conversation, *, is_good: bool) -> None:
         """
@@ -144,14 +159,18 @@ def talk(dialogue: Dialogue, pool: WorkerPool) -> Any:
     """
     zygote().report()
     dialogue.begin()
-    worker, is_good = pool.borrow(dialogue.bounds.timeout), False
-    steps = dialogue.steps()
+    worker, is_good = pool.borrow(), False
+    steps: Generator[Send | Call, Any, Any] = dialogue.steps()
+    given: Any = None
     try:
         step = next(steps)
         while True:
             if isinstance(step, Send):
-                worker.send(step.body, dialogue.deadline)
-                given: Any = worker.receive(dialogue.deadline)
+                while not _is_sent(step, worker, dialogue):
+                    worker = pool.borrow()
+                if given is None:
+                    pool.look_ahead()
+                given = worker.receive(dialogue.deadline)
             else:
                 given = called(step, dialogue)
             step = steps.send(given)
@@ -164,6 +183,18 @@ def talk(dialogue: Dialogue, pool: WorkerPool) -> Any:
         raise dialogue.gone() from None
     finally:
         pool.give_back(worker, is_good=is_good)
+
+
+def _is_sent(step: Send, worker: Conversation, dialogue: Dialogue) -> bool:
+    try:
+        worker.send(step.body, dialogue.deadline)
+    except EOFError:
+        if not worker.is_waiting:
+            raise
+        worker.end()
+        return False
+    worker.is_waiting = False
+    return True
 
 
 def _typed(error: TimeoutError, dialogue: Dialogue) -> TimeoutError:
@@ -201,10 +232,14 @@ async def talk_async(dialogue: Dialogue, pool: WorkerPool) -> Any:
     if zygote().pid is None:
         await anyio.to_thread.run_sync(zygote().report)
     dialogue.begin()
-    worker, is_good = pool.borrow(dialogue.bounds.timeout), False
+    worker, is_good = pool.borrow(), False
     steps = dialogue.steps()
     try:
         with anyio.fail_after(dialogue.bounds.timeout):
+            step = next(steps)
+            while not await _is_sent_async(step, worker):
+                worker = pool.borrow()
+            pool.look_ahead()
             value = await _carry_out(steps, worker, dialogue)
         is_good = True
     except TimeoutError as exc:
@@ -218,8 +253,20 @@ async def talk_async(dialogue: Dialogue, pool: WorkerPool) -> Any:
         await close_streams(dialogue)
 
 
+async def _is_sent_async(step: Send | Call, worker: Conversation) -> bool:
+    try:
+        await worker.asend(step.body)  # type: ignore[union-attr]  # the first step is to send
+    except EOFError:
+        if not worker.is_waiting:
+            raise
+        worker.end()
+        return False
+    worker.is_waiting = False
+    return True
+
+
 async def _carry_out(steps: Generator[Send | Call, Any, Any], worker: Conversation, dialogue: Dialogue) -> Any:
-    given: Any = None
+    given: Any = await worker.areceive()
     while True:
         try:
             step = steps.send(given)

@@ -41,6 +41,8 @@ __all__ = ["Conversation", "Zygote", "shutdown", "zygote_pids"]
 
 IDLE_SECONDS = 60.0
 """After how many seconds without a request and a worker a zygote ends; the next request starts another."""
+MAX_AHEAD = 4
+"""How many workers that were forked ahead wait at most, each for requests with other limits."""
 
 _START_SECONDS = 20.0
 _END_SECONDS = 5.0
@@ -54,9 +56,13 @@ class Conversation:
     One worker: messages to and from it, by either door, and its death.
 
     Not for two threads or tasks at once.
+
+    Attributes:
+        uses: How often it was given back.
+        is_waiting: Whether it waits for its next message and may have ended meanwhile.
     """
 
-    __slots__ = ("__weakref__", "_buffer", "_max_frame", "_patience_ms", "_pidfd", "_sock", "uses")
+    __slots__ = ("__weakref__", "_buffer", "_max_frame", "_patience_ms", "_pidfd", "_sock", "is_waiting", "uses")
 
     def __init__(self, sock: socket.socket, max_frame: int) -> None:
         self._sock = sock
@@ -65,6 +71,7 @@ class Conversation:
         self._patience_ms = 0
         self._pidfd: int | None = None
         self.uses = 0
+        self.is_waiting = False
         _conversations.add(self)
 
     # The worker's first frame is empty and brings its pidfd.
@@ -176,6 +183,12 @@ class Conversation:
                 frame = self._take(socket.MSG_DONTWAIT)
         return frame
 
+    def is_open(self) -> bool:
+        """
+        Whether this end is: not after `end` or `drop`.
+        """
+        return self._sock.fileno() >= 0
+
     def has_ended(self) -> bool:
         """
         Whether the worker has ended.
@@ -244,6 +257,7 @@ class Zygote:
         self._lock = threading.Lock()
         self._standing: _Standing | None = None
         self._retired: list[_Standing] = []
+        self._ahead: dict[tuple[str, int], Conversation] = {}
         _zygotes.add(self)
 
     @property
@@ -271,6 +285,35 @@ class Zygote:
             if self._standing is None:
                 self._standing = self._start()
             return self._standing.report
+
+    def take(self, header: Mapping[str, object], max_frame: int) -> Conversation:
+        """
+        As `converse`, with the worker `fork_ahead` had forked, where there is one. It may
+        have ended meanwhile: while it `is_waiting`, `Conversation.send` raises EOFError for
+        that, and nothing of the message was carried out.
+        """
+        found = self._ahead.pop((json.dumps(header), max_frame), None)
+        if found is None or not found.is_open():
+            return self.converse(header, max_frame)
+        found.is_waiting = True
+        return found
+
+    def fork_ahead(self, header: Mapping[str, object], max_frame: int) -> None:
+        """
+        Has a worker forked for the next `take` of the same; does not wait for it.
+
+        Raises:
+            SetupError: As `converse`.
+        """
+        key = (json.dumps(header), max_frame)
+        if key in self._ahead:
+            return
+        made = self.converse(header, max_frame)
+        if self._ahead.setdefault(key, made) is not made:
+            made.end()  # another thread was faster
+        while len(self._ahead) > MAX_AHEAD:
+            with contextlib.suppress(KeyError, StopIteration, RuntimeError):  # likewise
+                self._ahead.pop(next(iter(self._ahead))).end()
 
     def converse(self, header: Mapping[str, object], max_frame: int) -> Conversation:
         """
@@ -365,6 +408,9 @@ class Zygote:
         with self._lock:
             ending = [*self._retired, *filter(None, [self._standing])]
             self._standing, self._retired = None, []
+            ahead, self._ahead = self._ahead, {}
+        for conversation in ahead.values():
+            conversation.end()
         for standing in ending:
             _reap(standing)
 
@@ -374,7 +420,7 @@ class Zygote:
         """
         for standing in (*self._retired, *filter(None, [self._standing])):
             standing.channel.close()
-        self._standing, self._retired, self._lock = None, [], threading.Lock()
+        self._standing, self._retired, self._ahead, self._lock = None, [], {}, threading.Lock()
 
 
 _zygotes: weakref.WeakSet[Zygote] = weakref.WeakSet()
