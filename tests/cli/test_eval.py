@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from typing import TYPE_CHECKING
 
@@ -70,3 +71,14 @@ def test_what_is_wrong_has_its_code(arguments: tuple[str, ...], code: int, said:
     done = cli("eval", "--timeout", "10", *arguments)
     assert done.returncode == code
     assert said in done.stderr.decode()
+
+
+def test_javascript(cli: Cli, context: str) -> None:
+    done = cli("eval", "user.tags.map(t => t + n)", "--language", "javascript", "--context", context, "--timeout", "10")
+    if importlib.util.find_spec("_quickjs") is None:
+        assert done.returncode == 125
+        assert b"sandboxkit[js]" in done.stderr
+        pytest.skip("the extra js is not installed")
+    assert (done.returncode, done.stdout) == (0, b'["a3"]\n')
+    done = cli("render", "{{ `${n}!` }}", "--language", "javascript", "--context", context, "--timeout", "10")
+    assert (done.returncode, done.stdout) == (0, b"3!\n")

@@ -47,7 +47,7 @@ def load_without_gate(libraries):
     load(libraries)
     sys.modules["sandboxkit.evaluation._evaluate"].reply = reply
 
-worker.load = load_without_gate
+worker.LOADS["python"] = ("_evaluate", load_without_gate)
 worker.main()
 """
 HEADER = {"memory_bytes": 64 << 20, "seconds": 10, "stays": False, "waits": None}

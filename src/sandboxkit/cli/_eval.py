@@ -48,7 +48,9 @@ def render(options: argparse.Namespace, report: Report) -> int:
 
 
 def _evaluator(options: argparse.Namespace) -> SafeEvaluator:
-    return SafeEvaluator(timeout=options.timeout, memory_bytes=int(options.memory * (1 << 20)) or 1)
+    return SafeEvaluator(
+        language=options.language, timeout=options.timeout, memory_bytes=int(options.memory * (1 << 20)) or 1
+    )
 
 
 def _context(path: str | None) -> dict[str, Any]:

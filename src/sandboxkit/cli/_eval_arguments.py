@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["add_eval_arguments"]
 
 _EVAL = """\
-Evaluates EXPR, an expression in a subset of Python, in a process that can reach no file,
-network or other process, and prints its value as JSON. Needs the extra `eval`.
+Evaluates EXPR, an expression in a subset of Python or in JavaScript, in a process that can
+reach no file, network or other process, and prints its value as JSON. Needs the extra
+`eval`, or `js`.
 
 Ends with 1 where EXPR raises, 119 where it cannot be read, 120 where it does what it may
 not, 122 where no such process comes up, and 124 at its limit of time or memory.
@@ -44,6 +45,12 @@ def add_eval_arguments(verbs: Verbs) -> None:
 def _add_common(verb: Parser) -> None:
     verb.add_argument(
         "--context", metavar="FILE", type=named, help="names and their values, as a JSON object in this file"
+    )
+    verb.add_argument(
+        "--language",
+        choices=("python", "javascript"),
+        default="python",
+        help="what the expressions are written in; javascript needs the extra js (default: python)",
     )
     verb.add_argument("--timeout", metavar="S", type=_positive, default=1.0, help="seconds (default: 1)")
     verb.add_argument("--memory", metavar="MIB", type=_positive, default=128.0, help="MiB of memory (default: 128)")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["MAX_DEPTH", "CodecError", "Encoder", "decode", "dumps", "loads"]
+__all__ = ["MAX_DEPTH", "CodecError", "Encoder", "decode", "dumps", "loads", "pack", "printable", "unpack"]
 
 MAX_DEPTH = 64
 """How deep lists, dicts and the like may nest."""
@@ -36,6 +36,16 @@ _CELL = 16
 _FEW, _ALIKE = 256, 16
 """How many keys there may be of any kind, and beyond that how many of one hash: -1 and -2 have one."""
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+
+
+MAX_TEXT = 300
+
+
+def printable(text: str) -> str:
+    """
+    *text* shortened, and without characters that would act on a terminal.
+    """
+    return "".join(char if char.isprintable() else "?" for char in text[:MAX_TEXT])
 
 
 class CodecError(Exception):

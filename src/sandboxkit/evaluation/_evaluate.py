@@ -7,7 +7,7 @@ Runs in the worker too: standard library and RestrictedPython only.
 
 from __future__ import annotations
 
-from sandboxkit.evaluation._codec import CodecError, Encoder, decode
+from sandboxkit.evaluation._codec import CodecError, Encoder, decode, printable
 from sandboxkit.evaluation._language import (
     FILENAME,
     NAMED_TUPLES,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["HostError", "LimitError", "Programs", "reply"]
 
-MAX_TEXT = 300
 CACHED = 512
 
 
@@ -271,13 +270,6 @@ _RUN: dict[str, Callable[[str, dict[str, object], Ask, Programs, int], object]] 
 
 
 # -- failures ----------------------------------------------------------------------------
-
-
-def printable(text: str) -> str:
-    """
-    *text* shortened, and without characters that would act on a terminal.
-    """
-    return "".join(char if char.isprintable() else "?" for char in text[:MAX_TEXT])
 
 
 def _failure(error: Exception, request: dict[str, Any]) -> dict[str, object]:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     from sandboxkit.model import AuditSink
 
-__all__ = ["DEFAULT_MEMORY_BYTES", "DEFAULT_TIMEOUT", "Isolation", "Mode", "OnError", "SafeEvaluator"]
+__all__ = ["DEFAULT_MEMORY_BYTES", "DEFAULT_TIMEOUT", "Isolation", "Language", "Mode", "OnError", "SafeEvaluator"]
 
+Language = Literal["python", "javascript"]
 Isolation = Literal["worker", "reuse", "in-process"]
 Mode = Literal["expr", "exec"]
 OnError = Literal["false", "raise"]
@@ -31,6 +32,7 @@ DEFAULT_MEMORY_BYTES = 128 << 20
 DEFAULT_RESULT_BYTES = 1 << 20
 DEFAULT_CALLS = 1_000
 DEFAULT_RECYCLE = 1_000
+_LANGUAGES = ("python", "javascript")
 _ISOLATIONS = ("worker", "reuse", "in-process")
 
 
@@ -52,6 +54,9 @@ class SafeEvaluator:
     Args:
         functions: Functions by name, besides those in the context. In templates they are
             filters too.
+        language: `python`, the subset; or `javascript`, in an engine (quickjs-ng) without any
+            access of its own and a new context for every evaluation. It has no gate in
+            front of it, so it is evaluated in workers only.
         isolation: `worker`, a new fork of a confined process for every evaluation;
             `reuse`, a confined worker that goes on, faster, where one evaluation could
             leave something for the next; `in-process`, for authors you trust: the
@@ -66,14 +71,16 @@ class SafeEvaluator:
         audit: Where a record of every condition that could not be decided goes.
 
     Raises:
-        ValueError: A limit is not greater than 0, or *isolation* is none.
-        MissingExtraError: RestrictedPython is not installed.
+        ValueError: A limit is not greater than 0, *language* or *isolation* is none, or
+            they do not go together.
+        MissingExtraError: What evaluates the language is not installed.
     """
 
     def __init__(
         self,
         *,
         functions: Mapping[str, Callable[..., Any]] | None = None,
+        language: Language = "python",
         isolation: Isolation = "worker",
         timeout: float = DEFAULT_TIMEOUT,
         memory_bytes: int = DEFAULT_MEMORY_BYTES,
@@ -84,6 +91,11 @@ class SafeEvaluator:
     ) -> None:
         if isolation not in _ISOLATIONS:
             raise ValueError(f"{isolation!r} is no isolation; use {', '.join(_ISOLATIONS)}")
+        if language not in _LANGUAGES:
+            raise ValueError(f"{language!r} is no language; use {', '.join(_LANGUAGES)}")
+        if language == "javascript" and isolation == "in-process":
+            raise ValueError('JavaScript is evaluated in workers only; use isolation="worker" or "reuse"')
+        self._language = language
         self._bounds = Bounds(timeout, memory_bytes, max_result_bytes, max_host_calls)
         self._functions = dict(functions or {})
         self._exposed: dict[type, tuple[str, ...]] = {}
@@ -94,9 +106,13 @@ class SafeEvaluator:
         if isolation == "in-process":
             _in_process.require_language()
         else:
-            _workers.zygote()
             self._pool = _workers.WorkerPool(
-                memory_bytes, max_result_bytes, timeout, is_reusing=isolation == "reuse", recycle_after=recycle_after
+                language,
+                memory_bytes,
+                max_result_bytes,
+                timeout,
+                is_reusing=isolation == "reuse",
+                recycle_after=recycle_after,
             )
 
     def __enter__(self) -> Self:
@@ -217,7 +233,7 @@ class SafeEvaluator:
         """
         if self._pool is None:
             return _in_process.ENFORCEMENT
-        return _enforced(_workers.zygote().report(), is_reusing=self._isolation == "reuse")
+        return _enforced(self._pool.report(), is_reusing=self._isolation == "reuse")
 
     def _dialogue(self, mode: str, code: str, context: Mapping[str, object] | None) -> Dialogue:
         if not isinstance(code, str):

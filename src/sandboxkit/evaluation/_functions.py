@@ -11,7 +11,7 @@ from sandboxkit.evaluation._evaluator import DEFAULT_MEMORY_BYTES, DEFAULT_TIMEO
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from sandboxkit.evaluation._evaluator import Isolation, Mode, OnError
+    from sandboxkit.evaluation._evaluator import Isolation, Language, Mode, OnError
 
     Functions = Mapping[str, Callable[..., Any]]
 
@@ -26,6 +26,7 @@ def safe_eval(
     timeout: float = DEFAULT_TIMEOUT,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     functions: Functions | None = None,
+    language: Language = "python",
     isolation: Isolation = "worker",
 ) -> Any:
     """
@@ -42,6 +43,7 @@ def safe_eval(
         timeout: Seconds.
         memory_bytes: What it may take.
         functions: Functions by name, besides those of *context*.
+        language: `python`, or `javascript` with the extra `js`.
         isolation: `worker`, `reuse` or `in-process`; see `SafeEvaluator`.
 
     Raises:
@@ -49,7 +51,7 @@ def safe_eval(
         SetupError: No confined worker comes up; nothing was evaluated.
     """
     with SafeEvaluator(
-        functions=functions, isolation=isolation, timeout=timeout, memory_bytes=memory_bytes
+        functions=functions, language=language, isolation=isolation, timeout=timeout, memory_bytes=memory_bytes
     ) as evaluator:
         return evaluator.evaluate(code, context, mode=mode)
 
@@ -61,6 +63,7 @@ async def safe_eval_async(
     timeout: float = DEFAULT_TIMEOUT,  # noqa: ASYNC109 - the worker is killed by it, a cancel scope could not
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     functions: Functions | None = None,
+    language: Language = "python",
     isolation: Isolation = "worker",
 ) -> Any:
     """
@@ -70,7 +73,7 @@ async def safe_eval_async(
     Arguments and errors are those of `safe_eval`. asyncio and trio.
     """
     with SafeEvaluator(
-        functions=functions, isolation=isolation, timeout=timeout, memory_bytes=memory_bytes
+        functions=functions, language=language, isolation=isolation, timeout=timeout, memory_bytes=memory_bytes
     ) as evaluator:
         return await evaluator.evaluate_async(code, context)
 
@@ -83,6 +86,7 @@ def safe_eval_condition(
     timeout: float = DEFAULT_TIMEOUT,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     functions: Functions | None = None,
+    language: Language = "python",
     isolation: Isolation = "worker",
 ) -> bool:
     """
@@ -94,7 +98,7 @@ def safe_eval_condition(
     The others are those of `safe_eval`.
     """
     with SafeEvaluator(
-        functions=functions, isolation=isolation, timeout=timeout, memory_bytes=memory_bytes
+        functions=functions, language=language, isolation=isolation, timeout=timeout, memory_bytes=memory_bytes
     ) as evaluator:
         return evaluator.condition(code, context, on_error=on_error)
 
@@ -106,6 +110,7 @@ def safe_interpolate(
     timeout: float = DEFAULT_TIMEOUT,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     functions: Functions | None = None,
+    language: Language = "python",
     isolation: Isolation = "worker",
 ) -> str:
     """
@@ -114,6 +119,6 @@ def safe_interpolate(
     Arguments and errors are those of `safe_eval`; *functions* are filters too.
     """
     with SafeEvaluator(
-        functions=functions, isolation=isolation, timeout=timeout, memory_bytes=memory_bytes
+        functions=functions, language=language, isolation=isolation, timeout=timeout, memory_bytes=memory_bytes
     ) as evaluator:
         return evaluator.interpolate(template, context)

@@ -2,7 +2,7 @@
 The process that evaluates: it waits for requests and forks a confined worker for each.
 
 It is started bare (`python -I -S`), by the caller's process, with two descriptors: a
-channel and a pidfd of the caller. It loads RestrictedPython, gives up every right but
+channel and a pidfd of the caller. It loads the language, gives up every right but
 those of receiving and forking, and says so on the channel. From then on each datagram
 brings a limit and one end of a socket pair, and a fork of it becomes the worker of that
 conversation. The fork keeps the one descriptor and gives up the rest before it reads a
@@ -91,6 +91,29 @@ def load(libraries: str) -> None:
         )
 
 
+def load_javascript(libraries: str) -> None:
+    """
+    As `load`, for JavaScript, whose engine is in *libraries*.
+    """
+    sys.path.append(libraries)
+    from sandboxkit.evaluation._javascript import Programs, reply
+
+    sys.path.remove(libraries)
+    values: dict[str, object] = {"x": [1.5, {"a": {"$date": "2024-05-17"}}]}
+    for mode, code in (
+        ("expr", "x[0] + x[1].a.getTime()"),
+        ("async", "return `${x}`"),
+        ("template", "{{ x[0]:.1f }}"),
+        ("expr", "1 +"),
+    ):
+        request = {"mode": mode, "code": code, "values": values, "functions": {}, "limit": 9999}
+        json.dumps(reply(request, dict, Programs()))
+
+
+LOADS = {"python": ("_evaluate", load), "javascript": ("_javascript", load_javascript)}
+"""By language the module that evaluates it, and what loads it."""
+
+
 class Confinement:
     """
     The order of the caller for giving rights up, carried out in two steps.
@@ -105,6 +128,7 @@ class Confinement:
         self._wide, self._narrow = (program_of(bytes.fromhex(order[name])) for name in ("wide", "narrow"))
         self._domains = order["landlock"]
         self._uid = order["uid"]
+        self.language = sys.modules[f"sandboxkit.evaluation.{LOADS[order['language']][0]}"]
         self._base_bytes = 0
 
     def prctl(self, *arguments: int) -> None:
@@ -226,15 +250,13 @@ class Conversation:
         return self.read()
 
 
-def practise() -> None:
+def practise(language: Any) -> None:
     """
     Evaluates something of its own: what that touches is copied from the waiting process
     now, and not when somebody waits for an answer.
     """
-    from sandboxkit.evaluation._evaluate import Programs, reply
-
     request = {"mode": "expr", "code": "x + y", "values": {"x": 1, "y": 2}, "functions": {}, "limit": 9999}
-    reply(request, dict, Programs())
+    language.reply(request, dict, language.Programs())
 
 
 def is_asked(end: socket.socket, seconds: float) -> bool:
@@ -257,8 +279,7 @@ def work(header: dict[str, Any], confinement: Confinement, parent: int) -> None:
     """
     Says which process this is, gives up the rest of its rights, and evaluates.
     """
-    from sandboxkit.evaluation._evaluate import Programs, reply
-
+    language = confinement.language
     confinement.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         return
@@ -267,15 +288,15 @@ def work(header: dict[str, Any], confinement: Confinement, parent: int) -> None:
     socket.send_fds(end, [bytes(4)], [pidfd := os.pidfd_open(os.getpid())])
     os.close(pidfd)
     if header["waits"] is not None:
-        practise()
+        practise(language)
         if not is_asked(end, header["waits"]):
             return
     end.detach()
-    conversation, programs = Conversation(), Programs()
+    conversation, programs = Conversation(), language.Programs()
     confinement.narrowly(header["memory_bytes"], header["seconds"])
     while True:
         request = conversation.read()
-        answer = reply(request, conversation.ask, programs)
+        answer = language.reply(request, conversation.ask, programs)
         conversation.write(answer)
         if not header["stays"]:
             return
@@ -358,7 +379,7 @@ def main() -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         order = json.loads(channel.recv(1 << 20))
         bare_packages(os.path.dirname(os.path.abspath(__file__)))
-        load(order["libraries"])
+        LOADS[order["language"]][1](order["libraries"])
         confinement = Confinement(order)
         os.chdir("/")
         gc.collect()

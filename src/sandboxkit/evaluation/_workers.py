@@ -5,6 +5,7 @@ Where an evaluation runs: workers, and the two doors to them.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import inspect
 import os
 import sys
@@ -47,12 +48,12 @@ _CLOSING_SECONDS = 0.2
 
 
 @cache
-def zygote() -> Zygote:
+def zygote(language: str = "python") -> Zygote:
     """
-    The one of this process; nothing is started yet.
+    The one of this process for *language*; nothing is started yet.
 
     Raises:
-        MissingExtraError: RestrictedPython is not installed.
+        MissingExtraError: What evaluates it is not installed.
         BackendUnavailableError: This is not Linux, or a machine without a table of its
             system calls.
     """
@@ -69,7 +70,8 @@ def zygote() -> Zygote:
         if rules is not None:
             domains.append((rules.handled_fs, rules.handled_net, rules.scoped, level.abi))
     order = {
-        "libraries": _libraries(),
+        "language": language,
+        "libraries": _libraries(language),
         "wide": wide.hex(),
         "narrow": narrow.hex(),
         "landlock": domains,
@@ -78,12 +80,17 @@ def zygote() -> Zygote:
     return Zygote(NAME, Path(__file__).with_name("_worker.py"), order, REMEDY)
 
 
-def _libraries() -> str:
-    try:
-        import RestrictedPython
-    except ImportError as exc:
-        raise MissingExtraError("eval", "evaluation") from exc
-    return str(Path(RestrictedPython.__file__).resolve().parent.parent)
+_NEEDS = {"python": ("RestrictedPython", "eval", "evaluation"), "javascript": ("_quickjs", "js", "JavaScript")}
+"""By language what it needs: the module, the extra that has it, and what it is for."""
+
+
+def _libraries(language: str) -> str:
+    module, extra, feature = _NEEDS[language]
+    found = importlib.util.find_spec(module)
+    if found is None or found.origin is None:
+        raise MissingExtraError(extra, feature)
+    place = Path(found.origin).resolve().parent
+    return str(place.parent if found.submodule_search_locations else place)
 
 
 class WorkerPool:
@@ -91,6 +98,7 @@ class WorkerPool:
     Hands out workers: a new one for each evaluation, or one that is used again.
 
     Args:
+        language: What they evaluate.
         memory_bytes: What each may take.
         max_result_bytes: How large their results may be.
         timeout: After how many seconds an evaluation is killed.
@@ -99,8 +107,16 @@ class WorkerPool:
     """
 
     def __init__(
-        self, memory_bytes: int, max_result_bytes: int, timeout: float, *, is_reusing: bool, recycle_after: int
+        self,
+        language: str,
+        memory_bytes: int,
+        max_result_bytes: int,
+        timeout: float,
+        *,
+        is_reusing: bool,
+        recycle_after: int,
     ) -> None:
+        self._zygote = zygote(language)
         self._header = {
             "memory_bytes": memory_bytes,
             "seconds": None if is_reusing else timeout,
@@ -112,17 +128,38 @@ class WorkerPool:
         self._recycle_after = recycle_after
         self._idle: deque[Conversation] = deque()
 
+    def is_started(self) -> bool:
+        """
+        Whether what workers are forked from is there.
+        """
+        return self._zygote.pid is not None
+
+    def start(self) -> None:
+        """
+        Starts what workers are forked from, where it is not there.
+
+        Raises:
+            SetupError: It does not come up.
+        """
+        self.report()
+
+    def report(self) -> dict[str, Any]:
+        """
+        What it said holds for its workers; starts it likewise.
+        """
+        return self._zygote.report()
+
     def borrow(self) -> Conversation:
         """
         A worker for one evaluation. While it `is_waiting` it may have ended unseen: where
         it refuses the first message, borrow another.
         """
         if not self._is_reusing:
-            return zygote().take(self._header, self._max_frame)
+            return self._zygote.take(self._header, self._max_frame)
         try:
             worker = self._idle.pop()
         except IndexError:
-            return zygote().converse(self._header, self._max_frame)
+            return self._zygote.converse(self._header, self._max_frame)
         worker.is_waiting = True
         return worker
 
@@ -133,7 +170,7 @@ class WorkerPool:
         """
         if not self._is_reusing:
             with contextlib.suppress(SetupError):  # the next one will say it
-                zygote().fork_ahead(self._header, self._max_frame)
+                self._zygote.fork_ahead(self._header, self._max_frame)
 
     def give_back(self, worker: Conversation, *, is_good: bool) -> None:
         """
@@ -157,7 +194,7 @@ def talk(dialogue: Dialogue, pool: WorkerPool) -> Any:
     """
     Has a worker of *pool* carry *dialogue* out; blocks.
     """
-    zygote().report()
+    pool.start()
     dialogue.begin()
     worker, is_good = pool.borrow(), False
     steps: Generator[Send | Call, Any, Any] = dialogue.steps()
@@ -229,8 +266,8 @@ async def talk_async(dialogue: Dialogue, pool: WorkerPool) -> Any:
     """
     As `talk`, for an event loop: coroutine functions of the caller's run in it.
     """
-    if zygote().pid is None:
-        await anyio.to_thread.run_sync(zygote().report)
+    if not pool.is_started():
+        await anyio.to_thread.run_sync(pool.start)
     dialogue.begin()
     worker, is_good = pool.borrow(), False
     steps = dialogue.steps()
