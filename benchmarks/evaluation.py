@@ -3,8 +3,10 @@ What an evaluation costs, next to libraries that evaluate in the caller's proces
 
     python benchmarks/evaluation.py [--quick] [--json] [--check]
 
-The others bound neither memory nor a loop in C; they are here for the scale. Those that
-are not installed are left out. Nothing fails on timing unless `--check` is given.
+The others bound neither memory nor a loop in C, except monty, which has a process of its
+own; they are here for the scale. Those that are not installed are named at the end:
+pip install simpleeval asteval jinja2 smolagents pydantic-monty, into an environment of
+their own. Nothing fails on timing unless `--check` is given.
 """
 
 from __future__ import annotations
@@ -32,41 +34,89 @@ TEMPLATE = "Hi {{ user.name }}, {{ item.price * n }} for {{ n }}"
 LIMITS_MS = {"reuse: x + y": 0.040, "worker: x + y": 3.0, "worker: kill and next answer": 50.0}
 AT_ONCE = 10
 Measures = dict[str, list[float]]
+Calls = dict[str, "Callable[[], object]"]
 
 
-def candidates() -> dict[str, Callable[[], object]]:
+JAVASCRIPT = "user.role == 'admin' && item.price < 100"
+PEERS = {
+    "simpleeval": "simpleeval",
+    "asteval": "asteval",
+    "jinja2": "jinja2.sandbox",
+    "smolagents": "smolagents.local_python_executor",
+    "monty": "pydantic_monty",
+}
+"""By name the module each is imported from."""
+SAFE_LIMITS: dict[str, Any] = {"max_memory": 128 << 20, "max_feed_duration_secs": 10}
+
+
+def candidates() -> Calls:
     """
-    What is measured, by name.
+    What is measured, by name: this library in each isolation, and those that are installed.
     """
-    found: dict[str, Callable[[], object]] = {"plain eval: x + y": lambda: eval("x + y", dict(CONTEXT))}
+    found: Calls = {"plain eval: x + y": lambda: eval("x + y", dict(CONTEXT))}
     for isolation in ("worker", "reuse", "in-process"):
         evaluator = sk.SafeEvaluator(isolation=isolation, timeout=10)
         for name, code in CODES.items():
             found[f"{isolation}: {name}"] = partial(evaluator.evaluate, code, CONTEXT)
         found[f"{isolation}: template"] = partial(evaluator.interpolate, TEMPLATE, CONTEXT)
-    return found | others()
-
-
-def others() -> dict[str, Callable[[], object]]:
-    """
-    The same by libraries that are installed here.
-    """
-    found: dict[str, Callable[[], object]] = {}
-    for name, code in CODES.items():
-        if library := _library("simpleeval"):
-            simple = library.SimpleEval(names=CONTEXT)
-            found[f"simpleeval: {name}"] = partial(simple.eval, code)
-        if library := _library("asteval"):
-            interpreter = library.Interpreter(user_symbols=dict(CONTEXT))
-            found[f"asteval: {name}"] = partial(interpreter, code)
-    if library := _library("jinja2.sandbox"):
-        environment = library.SandboxedEnvironment()
-        for name, code in CODES.items():
-            compiled = environment.compile_expression(code)
-            found[f"jinja2: {name}, compiled"] = partial(compiled, **CONTEXT)
-        template = environment.from_string(TEMPLATE)
-        found["jinja2: template, compiled"] = partial(template.render, **CONTEXT)
+    if _library("_quickjs"):
+        for confined in ("worker", "reuse"):
+            evaluator = sk.SafeEvaluator(language="javascript", isolation=confined, timeout=10)
+            found[f"javascript, {confined}: condition"] = partial(evaluator.evaluate, JAVASCRIPT, CONTEXT)
+    for name, module in PEERS.items():
+        if library := _library(module):
+            found |= {f"{name}: {what}": call for what, call in MAKERS[name](library).items()}
     return found
+
+
+def _simpleeval(library: Any) -> Calls:
+    evaluator = library.SimpleEval(names=CONTEXT)
+    return {name: partial(evaluator.eval, code) for name, code in CODES.items()}
+
+
+def _asteval(library: Any) -> Calls:
+    interpreter = library.Interpreter(user_symbols=dict(CONTEXT))
+    return {name: partial(interpreter, code) for name, code in CODES.items()}
+
+
+def _jinja2(library: Any) -> Calls:
+    environment = library.SandboxedEnvironment()
+    compiled = {name: environment.compile_expression(code) for name, code in CODES.items()}
+    return {
+        **{f"{name}, compiled": partial(call, **CONTEXT) for name, call in compiled.items()},
+        "template, compiled": partial(environment.from_string(TEMPLATE).render, **CONTEXT),
+    }
+
+
+def _smolagents(library: Any) -> Calls:
+    executor = library.LocalPythonExecutor([])
+    executor.send_tools({})
+    executor.send_variables(dict(CONTEXT))
+    return {name: partial(executor, code) for name, code in CODES.items()}
+
+
+def _monty(library: Any) -> Calls:
+    # One session goes on; a new checkout for every call is what a clean fork compares with.
+    pool = library.Monty().__enter__()
+    session = pool.checkout(limits=SAFE_LIMITS).__enter__()
+
+    def checked_out(code: str) -> object:
+        with pool.checkout(limits=SAFE_LIMITS) as fresh:
+            return fresh.feed_run(code, inputs=CONTEXT)
+
+    return {
+        **{f"{name}, same session": partial(session.feed_run, code, inputs=CONTEXT) for name, code in CODES.items()},
+        **{f"{name}, checkout": partial(checked_out, code) for name, code in CODES.items()},
+    }
+
+
+MAKERS: dict[str, Callable[[Any], Calls]] = {
+    "simpleeval": _simpleeval,
+    "asteval": _asteval,
+    "jinja2": _jinja2,
+    "smolagents": _smolagents,
+    "monty": _monty,
+}
 
 
 def _library(name: str) -> Any:
@@ -124,7 +174,10 @@ def main() -> int:
         print(json.dumps({"p50_ms": {name: row[0] for name, row in rows.items()}, "missed": missed}, indent=2))
     else:
         for name, (p50, p95) in rows.items():
-            print(f"{name:32} p50 {p50:8.3f} ms   p95 {p95:8.3f} ms" + ("   over the bar" if name in missed else ""))
+            print(f"{name:36} p50 {p50:8.3f} ms   p95 {p95:8.3f} ms" + ("   over the bar" if name in missed else ""))
+        for name, module in PEERS.items():
+            if not _library(module):
+                print(f"{name:36} is not installed; left out")
     sk.shutdown()
     return 1 if options.check and missed else 0
 

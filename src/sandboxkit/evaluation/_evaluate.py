@@ -62,6 +62,11 @@ class Programs:
         self._codes: dict[tuple[str, str], types.CodeType] = {}
         self._templates: dict[str, list[str | Field]] = {}
 
+    def prepare(self) -> None:
+        """
+        Nothing: what was compiled can be used again.
+        """
+
     def code(self, source: str, mode: str) -> types.CodeType:
         """
         The code of *source*.

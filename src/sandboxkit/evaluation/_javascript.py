@@ -40,10 +40,47 @@ SAFE_INTEGER = 1 << 53
 REFUSAL = "the result, or what a function was given"
 
 
+class Realm:
+    """
+    A context that ran the prelude and nothing else yet.
+    """
+
+    def __init__(self) -> None:
+        self.context = _quickjs.Context()
+        self.context.add_callable("__ask", self._asked)
+        self.speak: Callable[[str], str] = self.context.eval(PRELUDE)
+        self.ask: Callable[[str], str] | None = None
+
+    def _asked(self, text: str) -> str:
+        return json.dumps({"raised": "nobody is there"}) if self.ask is None else self.ask(text)
+
+
 class Programs:
     """
-    Nothing: every evaluation has an engine of its own.
+    The realm of the next evaluation, made before it is needed: that takes longer than most
+    evaluations. Each is used once.
     """
+
+    def __init__(self) -> None:
+        self._used: Realm | None = None
+        self._next: Realm | None = Realm()
+
+    def take(self) -> Realm:
+        """
+        A realm nobody used.
+        """
+        realm, self._next = self._next or Realm(), None
+        self._used = realm
+        return realm
+
+    def prepare(self) -> None:
+        """
+        Lets go of the used realm and makes the next; called while nobody waits.
+        """
+        if self._used is not None:
+            self._used.ask = None
+        self._used = None
+        self._next = self._next or Realm()
 
 
 class Failure(Exception):  # noqa: N818 - the answer itself, on its way out
@@ -67,16 +104,15 @@ class Refused:
 
 class Engine:
     """
-    One context, with the names and functions of one request.
+    One realm, with the names and functions of one request.
     """
 
-    def __init__(self, request: dict[str, Any], ask: Ask) -> None:
+    def __init__(self, request: dict[str, Any], ask: Ask, realm: Realm) -> None:
         self.limit: int = request["limit"]
         self.code: str = request["code"]
         self._ask = ask
-        self._context = _quickjs.Context()
-        self._context.add_callable("__ask", self._asked)
-        self._speak = self._context.eval(PRELUDE)
+        self._realm = realm
+        realm.ask = self._asked
         values = {name: to_js(decode(form, special)) for name, form in request["values"].items()}
         self._do({"do": "set", "values": values, "functions": request["functions"]})
 
@@ -103,7 +139,7 @@ class Engine:
             Failure: It gave none.
         """
         self._found({"do": "begin", "code": _short(code)})
-        while self._context.execute_pending_job():
+        while self._realm.context.execute_pending_job():
             pass
         return from_js(self._found({"do": "end"})["value"])
 
@@ -146,7 +182,7 @@ class Engine:
 
     def _do(self, message: dict[str, object]) -> dict[str, Any]:
         try:
-            answer = self._speak(json.dumps({**message, "room": self.limit}))
+            answer = self._realm.speak(json.dumps({**message, "room": self.limit}))
         except _quickjs.JSException as error:  # it could not even say what went wrong
             if "out of memory" in str(error):
                 raise MemoryError from None
@@ -298,7 +334,7 @@ def reply(request: dict[str, Any], ask: Ask, programs: Programs) -> dict[str, ob
     What came of *request*, as `_evaluate.reply` has it for Python.
     """
     try:
-        value = _value(Engine(request, ask), request)
+        value = _value(Engine(request, ask, programs.take()), request)
         return {"value": Encoder(request["limit"], foreign).encode(value)}
     except Failure as failure:
         return failure.answer

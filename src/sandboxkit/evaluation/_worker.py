@@ -287,12 +287,13 @@ def work(header: dict[str, Any], confinement: Confinement, parent: int) -> None:
     end = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=CONVERSATION)
     socket.send_fds(end, [bytes(4)], [pidfd := os.pidfd_open(os.getpid())])
     os.close(pidfd)
+    programs = language.Programs()
     if header["waits"] is not None:
         practise(language)
         if not is_asked(end, header["waits"]):
             return
     end.detach()
-    conversation, programs = Conversation(), language.Programs()
+    conversation = Conversation()
     confinement.narrowly(header["memory_bytes"], header["seconds"])
     while True:
         request = conversation.read()
@@ -300,6 +301,7 @@ def work(header: dict[str, Any], confinement: Confinement, parent: int) -> None:
         conversation.write(answer)
         if not header["stays"]:
             return
+        programs.prepare()
 
 
 def become_worker(end: int, header: dict[str, Any], confinement: Confinement, parent: int) -> None:
