@@ -110,6 +110,8 @@ def no_process_left_behind() -> Iterator[None]:
     yield
     if sys.platform != "linux":
         return
+    if process := sys.modules.get("sandboxkit.process"):
+        process.end_waiting()
     deadline = time.monotonic() + GRACE_S
     while (left := _left_behind()) and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -6,7 +6,7 @@ from sandboxkit.process._client import broker_pid, ensure_broker, interpreter
 from sandboxkit.process._direct import direct_plan
 from sandboxkit.process._run import Outcome, Running, launch, run
 from sandboxkit.process._streams import PipeReader, PipeWriter, Streams, open_streams
-from sandboxkit.process._zygote import Conversation, Zygote, shutdown, zygote_pids
+from sandboxkit.process._zygote import Conversation, Zygote, end_waiting, shutdown, zygote_pids
 
 __all__ = [
     "Conversation",
@@ -18,6 +18,7 @@ __all__ = [
     "Zygote",
     "broker_pid",
     "direct_plan",
+    "end_waiting",
     "ensure_broker",
     "interpreter",
     "launch",

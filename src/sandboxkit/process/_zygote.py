@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["Conversation", "Zygote", "shutdown", "zygote_pids"]
+__all__ = ["Conversation", "Zygote", "end_waiting", "shutdown", "zygote_pids"]
 
 IDLE_SECONDS = 60.0
 """After how many seconds without a request and a worker a zygote ends; the next request starts another."""
@@ -408,11 +408,17 @@ class Zygote:
         with self._lock:
             ending = [*self._retired, *filter(None, [self._standing])]
             self._standing, self._retired = None, []
-            ahead, self._ahead = self._ahead, {}
-        for conversation in ahead.values():
-            conversation.end()
+        self.end_ahead()
         for standing in ending:
             _reap(standing)
+
+    def end_ahead(self) -> None:
+        """
+        Ends the workers that were forked ahead and wait.
+        """
+        ahead, self._ahead = self._ahead, {}
+        for conversation in ahead.values():
+            conversation.end()
 
     def drop(self) -> None:
         """
@@ -454,6 +460,15 @@ def zygote_pids() -> list[int]:
     The process ids of the zygotes that are there.
     """
     return [pid for zygote in list(_zygotes) for pid in zygote.pids()]
+
+
+def end_waiting() -> None:
+    """
+    Ends the workers of all zygotes that were forked ahead and wait to be needed. They end
+    by themselves a little later; this is for who counts processes.
+    """
+    for zygote in list(_zygotes):
+        zygote.end_ahead()
 
 
 def shutdown() -> None:
