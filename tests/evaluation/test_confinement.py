@@ -215,7 +215,7 @@ def test_a_worker_that_answers_and_goes_on_is_killed(ungated: Zygote) -> None:
 def test_a_worker_that_lies_gives_a_typed_error(
     answer: bytes, ungated: Zygote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_workers, "zygote", lambda: ungated)
+    monkeypatch.setattr(_workers, "zygote", lambda _: ungated)
     code = f"data = bytes.fromhex('{answer.hex()}')\nos.write(3, struct.pack('<I', len(data)) + data)"
     with pytest.raises(sandboxkit.SafeEvalError) as caught:
         sandboxkit.safe_eval(code, {"known": _known}, timeout=10)
@@ -223,7 +223,7 @@ def test_a_worker_that_lies_gives_a_typed_error(
 
 
 def test_a_worker_that_says_too_much_is_not_heard(ungated: Zygote, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_workers, "zygote", lambda: ungated)
+    monkeypatch.setattr(_workers, "zygote", lambda _: ungated)
     code = "os.write(3, struct.pack('<I', 50 << 20))\nwhile True: os.write(3, bytes(9999))"
     with pytest.raises(sandboxkit.SafeEvalError, match="worker ended"):
         sandboxkit.safe_eval(code, timeout=10)

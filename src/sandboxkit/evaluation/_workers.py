@@ -47,7 +47,6 @@ AHEAD_SECONDS = 1.0
 _CLOSING_SECONDS = 0.2
 
 
-@cache
 def zygote(language: str = "python") -> Zygote:
     """
     The one of this process for *language*; nothing is started yet.
@@ -57,6 +56,11 @@ def zygote(language: str = "python") -> Zygote:
         BackendUnavailableError: This is not Linux, or a machine without a table of its
             system calls.
     """
+    return _zygote(language)
+
+
+@cache
+def _zygote(language: str) -> Zygote:
     if sys.platform != "linux":
         raise BackendUnavailableError(NAME, f"{sys.platform} has no seccomp", REMEDY)
     machine = os.uname().machine
