@@ -396,7 +396,8 @@ def bench(session: nox.Session) -> None:
     """
     prepare(session)
     session.install(f"{wheel(session)}[all]")
-    for program in ("benchmarks/run.py", "benchmarks/policy.py", "benchmarks/guard.py", "benchmarks/egress.py"):
+    measured = ("run", "policy", "evaluation", "guard", "egress")
+    for program in (f"benchmarks/{name}.py" for name in measured):
         session.run("python", program, *(session.posargs or ["--quick"]))
 
 

@@ -59,9 +59,9 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _broker_pid() -> int | None:
+def _standing_pids() -> set[int | None]:
     process = sys.modules.get("sandboxkit.process")
-    return process.broker_pid() if process else None
+    return {process.broker_pid(), *process.zygote_pids()} if process else set()
 
 
 def _children() -> dict[int, list[int]]:
@@ -82,14 +82,14 @@ def _children() -> dict[int, list[int]]:
 
 def _left_behind() -> list[int]:
     """
-    The running descendants of this process, without the broker itself.
+    The running descendants of this process, without those the library keeps.
     """
-    children, found, broker = _children(), [], _broker_pid()
+    children, found, standing = _children(), [], _standing_pids()
     waiting = list(children.get(os.getpid(), ()))
     while waiting:
         pid = waiting.pop()
         waiting += children.get(pid, ())
-        if pid != broker:
+        if pid not in standing:
             found.append(pid)
     return found
 
@@ -105,11 +105,14 @@ def _describe(pid: int) -> str:
 @pytest.fixture(autouse=True)
 def no_process_left_behind() -> Iterator[None]:
     """
-    Fails the test that leaves a process running. Only the broker may stay, by its pid.
+    Fails the test that leaves a process running. Only the broker and what evaluation workers are forked
+    from may stay, by their pids.
     """
     yield
     if sys.platform != "linux":
         return
+    if process := sys.modules.get("sandboxkit.process"):
+        process.end_waiting()
     deadline = time.monotonic() + GRACE_S
     while (left := _left_behind()) and time.monotonic() < deadline:
         time.sleep(0.02)

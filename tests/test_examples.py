@@ -48,6 +48,13 @@ SHOWN = {
         "the end was cut off:              whole, 2 records",
         "the same, with the head:          BROKEN, the expected head",
     ],
+    "evaluate.py": [
+        "large order    True",
+        "broken         does not count: line 1: AttributeError: 'dict' has no attribute 'totl' here",
+        "hostile        does not count: line 1: an attribute is not allowed",
+        "endless        does not count: ended by timeout=0.5",
+        "Dear Alice: 120.50 less 10% is 108.45.",
+    ],
     "explain.py": [
         "attempt 1: 2 refused",
         'write ./sorted/numbers: EROFS\n    would be allowed by: filesystem.write = ["./sorted"]',

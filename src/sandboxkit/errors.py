@@ -36,6 +36,11 @@ builtin, so callers may catch either.
     │   ├── EgressUnreachableError(ConnectionError)   no address of it answered
     │   ├── EgressTimeoutError(TimeoutError)      a deadline passed
     │   └── EgressLimitError                  the answer is larger than allowed, or malformed
+    ├── SafeEvalError(RuntimeError)           what was evaluated raised, or could not be evaluated
+    │   ├── SafeEvalSyntaxError(SyntaxError)  it is no expression, snippet or template
+    │   ├── SafeEvalForbiddenError(PermissionError)   it does what it may not
+    │   ├── SafeEvalTimeoutError(TimeoutError)        its deadline passed
+    │   └── SafeEvalMemoryError(MemoryError)  it took more memory than it may
     └── ResultError                           raised by `ExecResult.check()` only
         ├── CommandFailedError(RuntimeError)
         └── CommandTimeoutError(TimeoutError)
@@ -85,6 +90,11 @@ __all__ = [
     "ProgramNotFoundError",
     "ResultError",
     "RuleNotFoundError",
+    "SafeEvalError",
+    "SafeEvalForbiddenError",
+    "SafeEvalMemoryError",
+    "SafeEvalSyntaxError",
+    "SafeEvalTimeoutError",
     "SandboxError",
     "SecretScopeError",
     "SetupError",
@@ -484,6 +494,108 @@ class EgressLimitError(EgressError):
     """
     An answer is larger than allowed, or breaks the protocol.
     """
+
+
+class SafeEvalError(SandboxError, RuntimeError):
+    """
+    What was evaluated raised an exception, or its worker ended before it answered.
+
+    The message names the snippet's own exception and line. It never holds a path of this
+    machine; what the snippet put into its exception is shortened and made printable.
+
+    Attributes:
+        kind: The name of the snippet's exception, for example `ZeroDivisionError`.
+        problem: Its message.
+        line: The line of the snippet or template, from 1, or None.
+    """
+
+    def __init__(self, kind: str, problem: str, line: int | None = None) -> None:
+        self.kind = kind
+        self.problem = problem
+        self.line = line
+        super().__init__(_placed(f"{kind}: {problem}" if problem else kind, line))
+
+
+def _placed(text: str, line: int | None) -> str:
+    return text if line is None else f"line {line}: {text}"
+
+
+class SafeEvalSyntaxError(SafeEvalError, SyntaxError):
+    """
+    It cannot be read as an expression, a snippet or a template.
+
+    Attributes:
+        lineno: The line, from 1, or None.
+        offset: The column, from 1, or None.
+        text: That line; the message has it with a caret below the column.
+    """
+
+    def __init__(self, problem: str, line: int | None = None, column: int | None = None, source: str = "") -> None:
+        super().__init__("SyntaxError", problem, line)
+        self.msg = problem
+        self.lineno = line
+        self.offset = column
+        self.text = source
+
+    def __str__(self) -> str:
+        head = _placed(f"it cannot be read: {self.problem}", self.line)
+        if not self.text or not self.offset:
+            return head
+        return f"{head}\n  {self.text}\n  {' ' * (self.offset - 1)}^"
+
+
+class SafeEvalForbiddenError(SafeEvalError, PermissionError):
+    """
+    It does what no snippet may do, or uses what it was not given.
+
+    Attributes:
+        construct: What it does.
+        why: Why that is refused, with the remedy where there is one.
+        column: The column, from 0, or None.
+    """
+
+    def __init__(self, construct: str, why: str, line: int | None = None, column: int | None = None) -> None:
+        super().__init__(construct, why, line)
+        self.construct = construct
+        self.why = why
+        self.column = column
+
+    def __str__(self) -> str:
+        return _placed(f"{self.construct} is not allowed: {self.why}", self.line)
+
+
+class SafeEvalTimeoutError(SafeEvalError, TimeoutError):
+    """
+    It was ended by a limit of time or of calls.
+
+    Attributes:
+        limit: Which one, for example `timeout`.
+        figure: Its value.
+    """
+
+    def __init__(self, limit: str, figure: float) -> None:
+        self.limit = limit
+        self.figure = figure
+        super().__init__("timeout", f"ended by {limit}={figure:g}; nothing of its result is known")
+
+    def __str__(self) -> str:
+        return self.problem
+
+
+class SafeEvalMemoryError(SafeEvalError, MemoryError):
+    """
+    It asked for more memory than `memory_bytes`.
+
+    Attributes:
+        memory_bytes: The limit.
+    """
+
+    def __init__(self, memory_bytes: int) -> None:
+        self.memory_bytes = memory_bytes
+        super().__init__("memory", f"it needs more than memory_bytes={memory_bytes}")
+
+    def __str__(self) -> str:
+        return self.problem
 
 
 class LeftBehindWarning(UserWarning):

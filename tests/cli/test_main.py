@@ -20,7 +20,7 @@ from sandboxkit.cli._output import printable, shortened, table
 if TYPE_CHECKING:
     from pathlib import Path
 
-VERBS = ("run", "check", "explain", "audit", "policy", "doctor", "backends", "demo", "completion")
+VERBS = ("run", "check", "explain", "audit", "policy", "doctor", "backends", "demo", "completion", "eval", "render")
 FAMILIES = {"audit": ("verify", "tail", "grep", "schema"), "policy": ("lint", "test", "show", "replay", "schema")}
 
 

@@ -10,6 +10,7 @@ import sys
 
 from sandboxkit.cli._audit_arguments import add_audit_arguments
 from sandboxkit.cli._egress_arguments import add_egress_arguments
+from sandboxkit.cli._eval_arguments import add_eval_arguments
 from sandboxkit.cli._exit import EPILOG
 from sandboxkit.cli._grant_arguments import add_ask_options, add_grant_arguments
 from sandboxkit.cli._policy_arguments import add_policy_arguments, add_policy_option
@@ -45,6 +46,7 @@ def parser() -> Parser:
     add_egress_arguments(verbs)
     add_audit_arguments(verbs)
     add_grant_arguments(verbs)
+    add_eval_arguments(verbs)
     verbs.add("doctor", "look at this machine, with remedies", _DOCTOR)
     verbs.add("backends", "list the backends", _BACKENDS)
     verbs.add("demo", "show it at work, and check it", _DEMO)
@@ -170,6 +172,8 @@ ROOMS = {
     "egress": "_egress",
     "audit": "_audit",
     "grants": "_grants",
+    "eval": "_eval",
+    "render": "_eval",
     "doctor": "_doctor",
     "backends": "_doctor",
     "demo": "_demo",

@@ -1,0 +1,93 @@
+"""
+`sandboxkit eval` and `sandboxkit render`: expressions and templates from anywhere.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sandboxkit.cli._exit import Exit
+from sandboxkit.cli._output import say
+from sandboxkit.cli._verbs import Usage
+from sandboxkit.evaluation import SafeEvaluator
+
+if TYPE_CHECKING:
+    import argparse
+
+    from sandboxkit.cli._report import Report
+
+__all__ = ["eval", "render"]
+
+
+def eval(options: argparse.Namespace, report: Report) -> int:  # noqa: A001 - a verb's function has its name
+    """
+    Prints the value of the expression as JSON.
+    """
+    context = _context(options.context)
+    with _evaluator(options) as evaluator:
+        value = evaluator.evaluate(options.code, context, mode="exec" if options.exec else "expr")
+    shown = _as_json(value)
+    if not report.is_json:
+        say(json.dumps(shown))
+    return report.done(Exit.DONE, "evaluated", {"value": shown})
+
+
+def render(options: argparse.Namespace, report: Report) -> int:
+    """
+    Prints the template, filled in.
+    """
+    context = _context(options.context)
+    with _evaluator(options) as evaluator:
+        text = evaluator.interpolate(options.code, context)
+    if not report.is_json:
+        say(text)
+    return report.done(Exit.DONE, "rendered", {"text": text})
+
+
+def _evaluator(options: argparse.Namespace) -> SafeEvaluator:
+    return SafeEvaluator(
+        language=options.language, timeout=options.timeout, memory_bytes=int(options.memory * (1 << 20)) or 1
+    )
+
+
+def _context(path: str | None) -> dict[str, Any]:
+    """
+    The names in the file *path*.
+
+    Raises:
+        Usage: It cannot be read, or is no JSON object.
+    """
+    if path is None:
+        return {}
+    usage = "usage: ... --context FILE, holding a JSON object"
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as exc:
+        raise Usage(f"the context {path} cannot be read: {exc.strerror}", usage) from exc
+    except (ValueError, RecursionError) as exc:
+        raise Usage(f"the context {path} is no JSON: {exc}", usage) from exc
+    if not isinstance(found, dict):
+        raise Usage(f"the context {path} is a {type(found).__name__}, not an object", usage)
+    return found
+
+
+def _as_json(value: Any) -> Any:
+    """
+    *value* as JSON has it: what it has no form for becomes a list or a text.
+    """
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    if isinstance(value, dict):
+        return {str(key): _as_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_json(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted((_as_json(item) for item in value), key=repr)
+    if isinstance(value, (datetime.date, datetime.time)):
+        return value.isoformat()
+    return str(value)

@@ -1,0 +1,145 @@
+"""
+What of a caller's context goes along: plain values by copy, functions by name.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sandboxkit.evaluation._codec import CodecError, Encoder
+from sandboxkit.evaluation._tables import MODULES, OWN
+
+__all__ = ["Exposed", "HostTable", "Prepared", "encoder", "prepared"]
+
+MAX_CONTEXT_BYTES = 16 << 20
+"""About how much of values one context may bring along."""
+
+Exposed = Mapping[type, tuple[str, ...]]
+HostTable = Mapping[str, Callable[..., Any]]
+
+_OWN_NAMES = {id(value): name for name, value in OWN.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """
+    A context as it crosses.
+
+    Attributes:
+        values: Encoded values, by name.
+        kinds: For each function its kind: `plain`, `coroutine` or `stream`.
+        table: The functions themselves; they stay here.
+    """
+
+    values: dict[str, object]
+    kinds: dict[str, str]
+    table: dict[str, Callable[..., Any]]
+
+
+def prepared(context: Mapping[str, object], functions: HostTable, exposed: Exposed, code: str) -> Prepared:
+    """
+    What *code* can name of *context* and *functions*, ready to cross.
+
+    A name that does not stand in the text stays here: nothing can refer to it. Only where
+    the text is ASCII, though, because Python takes other letters for those they fold to.
+
+    Plain functions, coroutine functions and async generator functions of the context are
+    declared by being there. A value that cannot cross becomes a name that raises when it
+    is used; see `encoder`.
+    """
+    values: dict[str, object] = {}
+    table: dict[str, Callable[..., Any]] = {}
+    made = encoder(MAX_CONTEXT_BYTES, exposed)
+    is_plain = code.isascii()
+    for name, value in context.items():
+        if not isinstance(name, str):
+            raise TypeError(f"the names of a context are str, not {type(name).__name__}")
+        if is_plain and name not in code:
+            continue
+        if isinstance(value, types.FunctionType):
+            table[name] = value
+            continue
+        before = made.cost
+        try:
+            values[name] = made.encode(value)
+        except CodecError as error:
+            made.cost = before
+            values[name] = {"$refused": f"{name} (a {type(value).__name__}, {error})"}
+    table |= {name: function for name, function in functions.items() if not is_plain or name in code}
+    return Prepared(values, {name: _kind(function) for name, function in table.items()}, table)
+
+
+def _kind(function: Callable[..., Any]) -> str:
+    call = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004 - the method, to see whether it is async
+    while isinstance(function, functools.partial):
+        call = function = function.func
+    if inspect.iscoroutinefunction(call):
+        return "coroutine"
+    return "stream" if inspect.isasyncgenfunction(call) else "plain"
+
+
+def encoder(limit: int, exposed: Exposed) -> Encoder:
+    """
+    An encoder for values of the caller's.
+
+    A value of a subclass crosses as its base (an `IntEnum` as an int, a `defaultdict` as a
+    dict), an exposed object by its declared attributes. The tables' modules, types and
+    functions stand for the worker's own. Anything else is refused in its place, which
+    whoever uses it there is told.
+    """
+
+    def foreign(encoder: Encoder, value: object, depth: int) -> object:
+        for kind in type(value).__mro__:
+            if kind in exposed:
+                try:
+                    fields = {name: getattr(value, name) for name in exposed[kind]}
+                except Exception as exc:  # noqa: BLE001 - a property's; whoever uses the object is told
+                    return {"$refused": f"a {kind.__name__} whose attributes cannot be read ({type(exc).__name__})"}
+                return {"$record": kind.__name__, "fields": encoder.mapping(fields, depth + 1)}
+        if id(value) in _OWN_NAMES and OWN[_OWN_NAMES[id(value)]] is value:
+            return {"$own": _OWN_NAMES[id(value)]}
+        if isinstance(value, types.ModuleType):
+            return _module(value)
+        plain = _as_base(value)
+        if plain is value:
+            return {"$refused": f"a {type(value).__name__} of the caller's"}
+        return encoder.encode(plain, depth)
+
+    return Encoder(limit, foreign)
+
+
+def _module(value: types.ModuleType) -> object:
+    name = value.__name__
+    if name in MODULES and sys.modules.get(name) is value:
+        return {"$module": name}
+    return {"$refused": f"the module {name}"}
+
+
+def _as_base(value: Any) -> object:
+    for base, plain in _BASES.items():
+        if isinstance(value, base):
+            return plain(value)
+    if isinstance(value, Mapping) and not isinstance(value, type):
+        return dict(value)
+    return value
+
+
+# The base's own methods: a subclass may have others, which would run on its terms.
+_BASES: dict[type, Callable[[Any], object]] = {
+    str: str.__str__,
+    int: int.__int__,
+    float: float.__float__,
+    bytes: lambda value: bytes.__getitem__(value, slice(None)),
+    bytearray: lambda value: bytes(value),
+    list: lambda value: list(list.__iter__(value)),
+    tuple: lambda value: tuple(tuple.__iter__(value)),
+    dict: lambda value: dict(dict.items(value)),
+    set: lambda value: set(set.__iter__(value)),
+    frozenset: lambda value: frozenset(frozenset.__iter__(value)),
+}

@@ -1,0 +1,240 @@
+"""
+One evaluation as the caller sees it: a request goes out, calls come in, an answer ends
+it. Sans I/O, so that the blocking and the async door share every decision.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sandboxkit.errors import (
+    SafeEvalError,
+    SafeEvalForbiddenError,
+    SafeEvalMemoryError,
+    SafeEvalSyntaxError,
+    SafeEvalTimeoutError,
+)
+from sandboxkit.evaluation._codec import CodecError, decode, loads, pack
+from sandboxkit.evaluation._context import encoder
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Generator
+
+    from sandboxkit.evaluation._context import Exposed, Prepared
+
+__all__ = ["Bounds", "Call", "Dialogue", "Send"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """
+    What one evaluation may take.
+
+    Attributes:
+        timeout: Seconds from the call to its result, waiting for functions included.
+        memory_bytes: Bytes of memory a worker may add to what it has when it starts.
+        max_result_bytes: About how large a result is, and what functions give and are given.
+        max_host_calls: How often functions of the caller's may be called.
+    """
+
+    timeout: float
+    memory_bytes: int
+    max_result_bytes: int
+    max_host_calls: int
+
+    def __post_init__(self) -> None:
+        for name in ("timeout", "memory_bytes", "max_result_bytes", "max_host_calls"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; it must be greater than 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """
+    To do: send *body* and hand in the message that comes back.
+    """
+
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """
+    To do: call *function* and hand in (True, value) or (False, exception). An awaitable is
+    awaited where *is_async*.
+    """
+
+    function: Callable[..., Any]
+    arguments: list[Any]
+    named: dict[str, Any]
+    is_async: bool
+
+
+class Dialogue:
+    """
+    One evaluation.
+
+    Args:
+        mode: `expr`, `condition`, `exec`, `async` or `template`.
+        code: What to evaluate.
+        context: What goes along.
+        exposed: The types whose objects may be given back by functions.
+        bounds: What it may take.
+    """
+
+    def __init__(self, mode: str, code: str, context: Prepared, exposed: Exposed, bounds: Bounds) -> None:
+        self.context = context
+        self.bounds = bounds
+        self.request = {
+            "mode": mode,
+            "code": code,
+            "values": context.values,
+            "functions": context.kinds,
+            "limit": bounds.max_result_bytes,
+        }
+        self.streams: dict[int, AsyncIterator[Any]] = {}
+        self._exposed = exposed
+        self._numbers = itertools.count(1)
+        self._calls = 0
+        self._begun = time.monotonic()
+
+    @property
+    def deadline(self) -> float:
+        """
+        When it has to be over, in time.monotonic().
+        """
+        return self._begun + self.bounds.timeout
+
+    def begin(self) -> None:
+        """
+        Starts its clock: a worker can be had now.
+        """
+        self._begun = time.monotonic()
+
+    def steps(self) -> Generator[Send | Call, Any, Any]:
+        """
+        What to do, one after the other; returns the value.
+
+        Raises:
+            SafeEvalError: As the answer says.
+        """
+        message = _message((yield Send(pack(self.request))))
+        while True:
+            if "call" not in message and "next" not in message:
+                return self.outcome(message)
+            answer = yield from self.answers(message)
+            message = _message((yield Send(pack(answer))))
+
+    def answers(self, message: dict[str, Any]) -> Generator[Call, Any, dict[str, object]]:
+        """
+        The answer to a call of the snippet.
+        """
+        self._calls += 1
+        if self._calls > self.bounds.max_host_calls:
+            raise SafeEvalTimeoutError("max_host_calls", self.bounds.max_host_calls)
+        if "next" in message:
+            return (yield from self._next(message["next"]))
+        name = message["call"]
+        function = self.context.table.get(name) if isinstance(name, str) else None
+        try:
+            arguments, named = decode(message.get("arguments")), decode(message.get("named"))
+        except CodecError as error:
+            raise _nonsense(str(error)) from None
+        if function is None or not isinstance(arguments, list) or not isinstance(named, dict):
+            raise _nonsense("it calls what it was not given")
+        kind = self.context.kinds[name]
+        done, value = yield Call(function, arguments, named, kind == "coroutine")
+        if not done:
+            return _raised(name, value)
+        if kind == "stream":
+            number = next(self._numbers)
+            self.streams[number] = value
+            return {"value": number}
+        return self._given(name, value)
+
+    def _next(self, number: object) -> Generator[Call, Any, dict[str, object]]:
+        stream = self.streams.get(number) if isinstance(number, int) else None
+        if stream is None:
+            raise _nonsense("it reads what it did not begin")
+        done, value = yield Call(stream.__anext__, [], {}, True)
+        if done:
+            return self._given("an async generator", [value])
+        del self.streams[number]  # type: ignore[arg-type]  # an int, since it was found
+        return {"value": None} if isinstance(value, StopAsyncIteration) else _raised("an async generator", value)
+
+    def _given(self, name: str, value: object) -> dict[str, object]:
+        try:
+            return {"value": encoder(self.bounds.max_result_bytes, self._exposed).encode(value)}
+        except CodecError as error:
+            return {"raised": f"what {name} gave cannot be taken along: {error}"}
+
+    def outcome(self, message: dict[str, Any]) -> Any:
+        """
+        The value a reply holds.
+
+        Raises:
+            SafeEvalError: It holds a failure.
+        """
+        try:
+            if "value" in message:
+                return decode(message["value"])
+            raise self._failure(message)
+        except (CodecError, KeyError, TypeError, ValueError) as error:
+            raise _nonsense(type(error).__name__) from None
+
+    def _failure(self, message: dict[str, Any]) -> SafeEvalError:
+        kind, line = message["error"], message.get("line")
+        line = line if isinstance(line, int) else None
+        column = message.get("column") if isinstance(message.get("column"), int) else None
+        if kind == "memory":
+            return SafeEvalMemoryError(self.bounds.memory_bytes)
+        if kind == "forbidden":
+            return SafeEvalForbiddenError(clean(message["what"]), clean(message["why"]), line, column)
+        if kind == "syntax":
+            return SafeEvalSyntaxError(clean(message["text"]), line, column, clean(message["source"]))
+        if kind == "host":
+            return SafeEvalError("HostError", clean(message["text"]), line)
+        return SafeEvalError(clean(message["type"]), clean(message["text"]), line)
+
+    def late(self) -> SafeEvalTimeoutError:
+        """
+        The error that says its time is over.
+        """
+        return SafeEvalTimeoutError("timeout", self.bounds.timeout)
+
+    def gone(self) -> SafeEvalError:
+        """
+        The error that says its worker ended without an answer.
+        """
+        if time.monotonic() >= self.deadline:
+            return self.late()
+        return SafeEvalError("WorkerEnded", "the worker ended before it answered, as it does when the stack overflows")
+
+
+def clean(text: object) -> str:
+    """
+    A worker's text, made safe to show again: it may not be ours that wrote it.
+    """
+    return "".join(char if char.isprintable() else "?" for char in str(text)[:400])
+
+
+def _message(data: bytes) -> dict[str, Any]:
+    try:
+        message = loads(data)
+    except CodecError as error:
+        raise _nonsense(str(error)) from None
+    if not isinstance(message, dict):
+        raise _nonsense("it is no message")
+    return message
+
+
+def _raised(name: str, error: BaseException) -> dict[str, object]:
+    # Its text may hold what the snippet is not to see.
+    return {"raised": f"{name} raised {type(error).__name__}"}
+
+
+def _nonsense(what: str) -> SafeEvalError:
+    return SafeEvalError("WorkerAnswer", f"the worker does not answer as it should: {what}")

@@ -1,0 +1,174 @@
+"""
+Templates: text with `{{ expression | filter(arguments) : format }}` in it.
+
+Runs in the worker too: standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+TYPE_CHECKING = False  # as in typing, whose import is spared in the worker
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+__all__ = ["FILTERS", "Field", "TemplateError", "split"]
+
+
+class TemplateError(Exception):
+    """
+    A template cannot be read: the problem, and the place it begins at.
+    """
+
+    def __init__(self, problem: str, position: int) -> None:
+        super().__init__(problem)
+        self.problem, self.position = problem, position
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """
+    One `{{ … }}`.
+
+    Attributes:
+        expression: The text of the expression.
+        filters: (name, text of the arguments) of each filter, in order.
+        spec: The format specification, or None.
+        position: Where the field begins in the template.
+    """
+
+    expression: str
+    filters: tuple[tuple[str, str], ...]
+    spec: str | None
+    position: int
+
+    @property
+    def has_default(self) -> bool:
+        """
+        Whether a missing value is permitted.
+        """
+        return any(name == "default" for name, _ in self.filters)
+
+
+def split(template: str) -> list[str | Field]:
+    """
+    The literal texts and the fields of *template*.
+
+    A `{{` opens a field and the first `}}` outside of strings and brackets closes it. All
+    else is literal, single braces and a `}}` without a field among them; a literal `{{` is
+    written `{{ '{{' }}`.
+
+    Raises:
+        TemplateError: A field is not closed, is empty, or its filters cannot be read.
+    """
+    parts: list[str | Field] = []
+    at = 0
+    while (opened := template.find("{{", at)) >= 0:
+        if opened > at:
+            parts.append(template[at:opened])
+        field, at = _field(template, opened)
+        parts.append(field)
+    if at < len(template):
+        parts.append(template[at:])
+    return parts
+
+
+def _field(template: str, opened: int) -> tuple[Field, int]:
+    """
+    The field that opens at *opened*, and the place behind it.
+    """
+    segments, start, at, depth, spec_at = [], opened + 2, opened + 2, 0, -1
+    while at < len(template):
+        char = template[at]
+        if depth == 0 and template.startswith("}}", at):
+            end = spec_at if spec_at >= 0 else at
+            segments.append(template[start:end])
+            spec = template[spec_at + 1 : at].strip() if spec_at >= 0 else None
+            return _made(segments, spec, opened), at + 2
+        if spec_at >= 0:
+            at += 1
+            continue
+        if char in "'\"":
+            at = _string_end(template, at, opened)
+            continue
+        if char in "([{":
+            depth += 1
+        elif char in ")]}":
+            depth -= 1
+        elif depth == 0 and char == "|":
+            segments.append(template[start:at])
+            start = at + 1
+        elif depth == 0 and char == ":" and "lambda" not in template[start:at]:
+            spec_at = at
+        at += 1
+    raise TemplateError("a {{ is not closed by }}", opened)
+
+
+def _string_end(template: str, at: int, opened: int) -> int:
+    quote = template[at]
+    if template.startswith(quote * 3, at):
+        quote *= 3
+    at += len(quote)
+    while at < len(template):
+        if template[at] == "\\":
+            at += 2
+        elif template.startswith(quote, at):
+            return at + len(quote)
+        else:
+            at += 1
+    raise TemplateError("a string in a {{ … }} is not closed", opened)
+
+
+def _made(segments: list[str], spec: str | None, opened: int) -> Field:
+    expression, *filters = (segment.strip() for segment in segments)
+    if not expression:
+        raise TemplateError("a {{ … }} holds no expression", opened)
+    return Field(expression, tuple(_filter(text, opened) for text in filters), spec, opened)
+
+
+def _filter(text: str, opened: int) -> tuple[str, str]:
+    name, bracket, arguments = text.partition("(")
+    name = name.strip()
+    if not name.isidentifier() or (bracket and not arguments.endswith(")")):
+        raise TemplateError(
+            f"{text[:60]!r} is no filter; write |name or |name(arguments), and | of numbers in brackets", opened
+        )
+    return name, arguments[:-1].strip()
+
+
+def _default(value: object, fallback: object = "") -> object:
+    return fallback if value is None or value == "" else value
+
+
+def _rounded(value: Any, digits: int = 0) -> object:
+    return round(value, digits)
+
+
+FILTERS: dict[str, Callable[..., object]] = {
+    "abs": abs,
+    "capitalize": lambda value: str(value).capitalize(),
+    "default": _default,
+    "first": lambda value: value[0],
+    "float": float,
+    "int": int,
+    "join": lambda value, between="": between.join(map(str, value)),
+    "json": lambda value: json.dumps(value),
+    "last": lambda value: value[-1],
+    "length": len,
+    "list": list,
+    "lower": lambda value: str(value).lower(),
+    "max": max,
+    "min": min,
+    "replace": lambda value, old, new: str(value).replace(old, new),
+    "reverse": lambda value: value[::-1],
+    "round": _rounded,
+    "sort": sorted,
+    "string": str,
+    "sum": sum,
+    "title": lambda value: str(value).title(),
+    "trim": lambda value: str(value).strip(),
+    "upper": lambda value: str(value).upper(),
+}
+"""The filters there are without declaring any; functions of the caller's come behind them."""

@@ -1,0 +1,84 @@
+"""
+`sandboxkit eval` and `sandboxkit render`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.cli.conftest import Cli, record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONTEXT = {"user": {"name": "Alice", "tags": ["a"]}, "n": 3}
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> str:
+    (tmp_path / "context.json").write_text(json.dumps(CONTEXT))
+    return "context.json"
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ("n * 2", "6"),
+        ("user.name", '"Alice"'),
+        ("user", '{"name": "Alice", "tags": ["a"]}'),
+        ("{3, 1}, date(2026, 1, 31), float('nan'), 1j, {1: None}", '[[1, 3], "2026-01-31", "nan", "1j", {"1": null}]'),
+        ("'\\x1b[2J'", '"\\u001b[2J"'),
+    ],
+)
+def test_a_value_is_printed_as_json(code: str, shown: str, cli: Cli, context: str) -> None:
+    done = cli("eval", code, "--context", context, "--timeout", "10")
+    assert (done.returncode, done.stdout.decode(), done.stderr) == (0, shown + "\n", b"")
+
+
+def test_statements(cli: Cli) -> None:
+    done = cli("eval", "--exec", "result = 0\nfor i in range(4):\n    result += i", "--timeout", "10")
+    assert done.stdout == b"6\n"
+
+
+def test_a_template_is_printed_filled_in(cli: Cli, context: str) -> None:
+    done = cli("render", "Dear {{ user.name | upper }} {{ n:>3 }}", "--context", context, "--timeout", "10")
+    assert (done.returncode, done.stdout) == (0, b"Dear ALICE   3\n")
+    found = record(cli("render", "--json", "{{ 1 + 1 }}", "--timeout", "10"))
+    assert (found["status"], found["text"]) == ("rendered", "2")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("1 / 0",), 1, "ZeroDivisionError"),
+        (("1 +",), 119, "cannot be read"),
+        (("().__class__",), 120, "not allowed"),
+        (("max(range(10**12))", "--timeout", "0.3"), 124, "timeout=0.3"),
+        (("'9' * 10**9", "--memory", "64"), 124, "memory_bytes=67108864"),
+        (("1", "--context", "nothing.json"), 119, "cannot be read: No such file"),
+        (("1", "--context", "list.json"), 119, "is a list, not an object"),
+        (("1", "--context", "text.json"), 119, "is no JSON"),
+        (("1", "--timeout", "0"), 119, "greater than 0"),
+        (("1", "--memory", "much"), 119, "greater than 0"),
+    ],
+)
+def test_what_is_wrong_has_its_code(arguments: tuple[str, ...], code: int, said: str, cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "list.json").write_text("[]")
+    (tmp_path / "text.json").write_text("{")
+    done = cli("eval", "--timeout", "10", *arguments)
+    assert done.returncode == code
+    assert said in done.stderr.decode()
+
+
+def test_javascript(cli: Cli, context: str) -> None:
+    done = cli("eval", "user.tags.map(t => t + n)", "--language", "javascript", "--context", context, "--timeout", "10")
+    if importlib.util.find_spec("_quickjs") is None:
+        assert done.returncode == 125
+        assert b"sandboxkit[js]" in done.stderr
+        pytest.skip("the extra js is not installed")
+    assert (done.returncode, done.stdout) == (0, b'["a3"]\n')
+    done = cli("render", "{{ `${n}!` }}", "--language", "javascript", "--context", context, "--timeout", "10")
+    assert (done.returncode, done.stdout) == (0, b"3!\n")

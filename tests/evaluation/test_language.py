@@ -1,0 +1,404 @@
+"""
+What the language of snippets has, and what it refuses.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import enum
+import math
+import re
+from collections import OrderedDict, defaultdict, namedtuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import sandboxkit as sk
+
+if TYPE_CHECKING:
+    from sandboxkit.evaluation import SafeEvaluator
+
+DAY = datetime.date(2026, 1, 31)
+CONTEXT: dict[str, Any] = {
+    "x": 10,
+    "word": "Hello",
+    "user": {"name": "Alice", "tags": ["a", "b"], "get": 5},
+    "rows": [{"k": "a", "v": 1}, {"k": "b", "v": 2}],
+    "day": DAY,
+    "re": re,
+    "math": math,
+    "größe": 5,
+}
+
+EXPRESSIONS: dict[str, object] = {
+    "x ** 2 // 3 % 7 - 0.5": 4.5,
+    "1 < x <= 10 and not x == 3": True,
+    "word[1:4].upper() + word[-1]": "ELLo",
+    "user.name if user.tags else None": "Alice",
+    "user['name']": "Alice",
+    "user.get('missing', 7)": 7,
+    "[r.v * 2 for r in rows if r.k != 'a']": [4],
+    "{r.k: r.v for r in rows}": {"a": 1, "b": 2},
+    "{n % 2 for n in range(5)}": {0, 1},
+    "(n := x + 1) * n": 121,
+    "(lambda a, *b, c=1, **d: (a, b, c, d))(1, 2, c=3, e=4)": (1, (2,), 3, {"e": 4}),
+    "f'{x:>5}|{word!r}|{x / 3:.2f}|{word:{x}}|'": "   10|'Hello'|3.33|Hello     |",
+    "'{} {1} {a:>3}'.replace('1', '').format(1, 2, a=3)": "1 2   3",
+    "'{0!r:>{1}}'.format('a', 5)": "  'a'",
+    "'%s has %d' % (word, x)": "Hello has 10",
+    "str.format('{:,}', 1234567)": "1,234,567",
+    "list(map(str.upper, 'ab'))": ["A", "B"],
+    "dict.fromkeys('ab', 0)": {"a": 0, "b": 0},
+    "sum(range(5)), max(1, 2), min([3, 1]), len(word), sorted('cab'), round(2.567, 1)": (
+        10,
+        2,
+        1,
+        5,
+        ["a", "b", "c"],
+        2.6,
+    ),
+    "list(zip('ab', enumerate('cd')))": [("a", (0, "c")), ("b", (1, "d"))],
+    "math.sqrt(16) + math.pi": 4 + math.pi,
+    "day.strftime('%d.%m.%Y') + ' ' + f'{day:%A}'": "31.01.2026 Saturday",
+    "day + timedelta(days=1)": datetime.date(2026, 2, 1),
+    "datetime.strptime('2026-01-31', '%Y-%m-%d').date() == day": True,
+    "re.search('(l+)o', word).group(1)": "ll",
+    "re.sub('l', lambda m: m.group().upper(), word)": "HeLLo",
+    "b'ab' + bytes([99])": b"abc",
+    "2 ** 200": 2**200,
+    "float('inf'), complex(1, -2)": (math.inf, 1 - 2j),
+    "{(1, 2): 'a', 3: None, '$date': 1}": {(1, 2): "a", 3: None, "$date": 1},
+    "frozenset('a'), range(3), {'a': 1}.keys()": (frozenset("a"), [0, 1, 2], ["a"]),
+    "größe + ｘ": 15,
+    "'ä'.encode('utf-16-le').decode('utf-16-le') + b'\\xe4'.decode('latin-1') + b'\\x80'.decode('cp1252')": "ää€",
+    "day.isocalendar()[1], day.timetuple().tm_yday, day.timetuple()[0]": (5, 31, 2026),
+    "day.timetuple()": tuple(DAY.timetuple()),
+    "b'\\\\x41'.decode('unicode_escape')": "A",
+    "1 is 1": True,
+    "...  is not None": True,
+}
+
+STATEMENTS: dict[str, object] = {
+    "result = 0\nfor r in rows:\n    result += r.v": 3,
+    "d = {'a': [1]}\nd['a'] += [2]\nd['a'][0] -= 5\nresult = d": {"a": [-4, 2]},
+    "calls = []\ndef key():\n    calls.append(1)\n    return 'a'\nd = {'a': 1}\nd[key()] += 1\nresult = d['a'], len(calls)": (
+        2,
+        1,
+    ),
+    "n: int = 3\nm: int\nresult = n": 3,
+    "first, (second, *rest) = 1, [2, 3, 4]\nresult = first, second, rest": (1, 2, [3, 4]),
+    "def fib(n):\n    return n if n < 2 else fib(n - 1) + fib(n - 2)\nresult = fib(12)": 144,
+    "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    result = str(e)\nfinally:\n    done = 1": "division by zero",
+    "try:\n    [][1]\nexcept:\n    result = 'caught'": "caught",
+    "def count(n):\n    for i in range(n):\n        yield i\nresult = list(count(3))": [0, 1, 2],
+    "i = 0\nwhile True:\n    i += 1\n    if i > 5:\n        break\nelse:\n    i = 0\nresult = i": 6,
+    "user.tags.append('c')\nresult = user.tags": ["a", "b", "c"],
+    "del user['get']\nresult = sorted(user)": ["name", "tags"],
+    "x": None,
+}
+
+FORBIDDEN = {
+    "().__class__": "an attribute",
+    "(i for i in ()).gi_frame": "an attribute",
+    "__import__('os')": "a name",
+    "eval('1')": "a call",
+    "[print]": "a name",
+    "'{0.name}'.format(user)": "the field",
+    "'{0[name]}'.format(user)": "the field",
+    "x.ｆoo.__ｃlass__": "an attribute",
+    "lambda: (yield)": "a function",
+    "(n for n in [1])": "a generator",
+    "map(str, [1])": "a map",
+    "str": "a str",
+    "len": "a builtin_function_or_method",
+    "math": "a Module",
+    "re.search('a', 'a')": "a Match",
+    "'x' * 2_000_000": "the result",
+    "list(range(100_000))": "the result",
+    "+".join("1" * 10_001): "source",
+    "-" * 100 + "1": "source",
+    "1" + " " * 20_000 + "+ 1": "source",
+}
+
+FORBIDDEN_STATEMENTS = {
+    "class A: pass": "class",
+    "import os": "import",
+    "from os import path": "import",
+    "global x": "global",
+    "def f():\n    nonlocal_ = 1\n    def g():\n        nonlocal nonlocal_": "nonlocal",
+    "with x as y: pass": "with",
+    "match x:\n    case 1: pass": "match",
+    "try:\n    pass\nexcept* ValueError:\n    pass": "except*",
+    "user.name += 'x'": "an augmented assignment",
+    "def f(_getattr_, /): pass": "a function",
+    "async def f(): pass\nresult = f()": "a coroutine",
+    "a = []\nfor i in range(100):\n    a = [a]\nresult = a": "the result",
+    "a = []\na.append(a)\nresult = a": "the result",
+}
+
+RAISED = {
+    "user.missing": "AttributeError",
+    "user['missing']": "KeyError",
+    "word.nothing": "AttributeError",
+    "unknown": "NameError",
+    "open('/etc/passwd')": "NameError",
+    "getattr(user, 'name')": "NameError",
+    "list[int]": "TypeError",
+    "(lambda: 1).send": "AttributeError",
+    "(i for i in [1]).send(None)": "AttributeError",
+    "dict.clear.mro": "AttributeError",
+    "math.nothing": "AttributeError",
+    "'{!z}'.format(1)": "ValueError",
+    "str.mro()": "AttributeError",
+}
+
+
+@pytest.mark.parametrize("code", EXPRESSIONS)
+def test_expressions(code: str, reusing: SafeEvaluator) -> None:
+    value = reusing.evaluate(code, CONTEXT)
+    assert (value, type(value)) == (EXPRESSIONS[code], type(EXPRESSIONS[code]))
+
+
+@pytest.mark.parametrize("code", STATEMENTS)
+def test_statements(code: str, reusing: SafeEvaluator) -> None:
+    assert reusing.evaluate(code, CONTEXT, mode="exec") == STATEMENTS[code]
+
+
+@pytest.mark.parametrize("code", FORBIDDEN)
+def test_forbidden(code: str, reusing: SafeEvaluator) -> None:
+    with pytest.raises(sk.SafeEvalForbiddenError) as caught:
+        reusing.evaluate(code, CONTEXT)
+    assert caught.value.construct.startswith(FORBIDDEN[code])
+    assert caught.value.why
+    assert isinstance(caught.value, PermissionError)
+
+
+@pytest.mark.parametrize("code", FORBIDDEN_STATEMENTS)
+def test_forbidden_statements(code: str, reusing: SafeEvaluator) -> None:
+    with pytest.raises(sk.SafeEvalForbiddenError) as caught:
+        reusing.evaluate(code, CONTEXT, mode="exec")
+    assert caught.value.construct.startswith(FORBIDDEN_STATEMENTS[code])
+
+
+@pytest.mark.parametrize("code", RAISED)
+def test_raised(code: str, reusing: SafeEvaluator) -> None:
+    with pytest.raises(sk.SafeEvalError) as caught:
+        reusing.evaluate(code, CONTEXT)
+    assert caught.value.kind == RAISED[code]
+    assert caught.value.line == 1
+
+
+def test_an_error_has_its_line_and_no_path(reusing: SafeEvaluator) -> None:
+    with pytest.raises(sk.SafeEvalError) as caught:
+        reusing.evaluate("def f(v):\n    return 1 / v\n\nresult = f(0)", mode="exec")
+    assert (caught.value.kind, caught.value.problem, caught.value.line) == ("ZeroDivisionError", "division by zero", 2)
+    assert str(caught.value) == "line 2: ZeroDivisionError: division by zero"
+
+
+def test_control_characters_of_an_error_are_replaced(reusing: SafeEvaluator) -> None:
+    with pytest.raises(sk.SafeEvalError) as caught:
+        reusing.evaluate("raise ValueError('\\x1b[2J' + 'a' * 9999)", mode="exec")
+    assert caught.value.problem.startswith("?[2Jaaa")
+    assert len(caught.value.problem) <= 300
+
+
+def test_a_syntax_error_shows_the_place(reusing: SafeEvaluator) -> None:
+    with pytest.raises(sk.SafeEvalSyntaxError) as caught:
+        reusing.evaluate("result = 1\nresult = (2 +* 3)", mode="exec")
+    error = caught.value
+    assert isinstance(error, SyntaxError)
+    assert (error.lineno, error.offset) == (2, 14)
+    assert str(error).splitlines()[1:] == ["  result = (2 +* 3)", "  " + " " * 13 + "^"]
+
+
+@pytest.mark.parametrize("code", ["", "   ", "1\n2", "a b", "\x00", "(" * 150, "'", "\ud800"])
+def test_what_is_no_expression_is_a_typed_error(code: str, reusing: SafeEvaluator) -> None:
+    with pytest.raises((sk.SafeEvalSyntaxError, sk.SafeEvalForbiddenError)):
+        reusing.evaluate(code)
+
+
+# -- what goes along -----------------------------------------------------------------------
+
+
+class Colour(enum.IntEnum):
+    RED = 1
+
+
+class Level(enum.StrEnum):
+    HIGH = "high"
+
+
+class Account:
+    def __init__(self) -> None:
+        self.owner = "Alice"
+        self.balance = decimal.Decimal("10.50")
+        self.secret = "key"
+
+    @property
+    def initial(self) -> str:
+        return self.owner[0]
+
+
+Pair = namedtuple("Pair", "a b")
+
+CARRIED: dict[str, tuple[object, object]] = {
+    "IntEnum": (Colour.RED, 1),
+    "StrEnum": (Level.HIGH, "high"),
+    "bool": (True, True),
+    "defaultdict": (defaultdict(list, a=[1]), {"a": [1]}),
+    "OrderedDict": (OrderedDict(a=1), {"a": 1}),
+    "mapping proxy": (MappingProxyType({"a": 1}), {"a": 1}),
+    "namedtuple": (Pair(1, 2), (1, 2)),
+    "bytearray": (bytearray(b"a"), b"a"),
+    "Decimal": (decimal.Decimal("1.10"), decimal.Decimal("1.10")),
+    "aware": (datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC), datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)),
+    "time": (datetime.time(1, 2, 3, 4), datetime.time(1, 2, 3, 4)),
+    "delta": (datetime.timedelta(-1, 2, 3), datetime.timedelta(-1, 2, 3)),
+    "nan": (math.inf, math.inf),
+    "large": (-(10**5000), -(10**5000)),
+    "surrogate": ("\ud800", "\ud800"),
+    "keys": ({1: {None: (1,)}, "$set": 2}, {1: {None: (1,)}, "$set": 2}),
+}
+
+
+@pytest.mark.parametrize("name", CARRIED)
+def test_values_come_back_as_they_went(name: str, reusing: SafeEvaluator) -> None:
+    given, expected = CARRIED[name]
+    value = reusing.evaluate("v", {"v": given})
+    assert value == expected
+    assert type(value) is type(expected)
+
+
+def _circular() -> list[object]:
+    made: list[object] = []
+    made.append(made)
+    return made
+
+
+REFUSED = {
+    "an object": (Account(), "Account"),
+    "a class": (Account, "type"),
+    "a bound method": (Account().__init__, "method"),  # type: ignore[misc]  # a method of an object is what is wanted
+    "a builtin": (open, "builtin"),
+    "an open file": (open, "builtin"),
+    "a module": (enum, "module enum"),
+    "itself": (_circular(), "contains itself"),
+    "too much": ("a" * (17 << 20), "larger than"),
+}
+USES = [
+    "v + 1",
+    "v.a",
+    "v[0]",
+    "v()",
+    "str(v)",
+    "f'{v}'",
+    "v == 1",
+    "bool(v)",
+    "v",
+    "[v]",
+    "len(v)",
+    "[*v]",
+    "1 in v",
+    "not v",
+    "-v",
+    "{v: 1}",
+]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_go_along_raises_when_used(name: str, reusing: SafeEvaluator) -> None:
+    value, said = REFUSED[name]
+    assert reusing.evaluate("1 + 1", {"v": value}) == 2
+    with pytest.raises(sk.SafeEvalForbiddenError) as caught:
+        reusing.evaluate("v.a", {"v": value})
+    assert said in caught.value.construct
+
+
+@pytest.mark.parametrize("code", USES)
+def test_every_use_of_it_raises(code: str, reusing: SafeEvaluator) -> None:
+    with pytest.raises(sk.SafeEvalForbiddenError, match="expose"):
+        reusing.evaluate(code, {"v": Account()})
+
+
+def test_it_is_refused_where_it_is_nested(reusing: SafeEvaluator) -> None:
+    assert reusing.evaluate("v[0]", {"v": [1, Account()]}) == 1
+    with pytest.raises(sk.SafeEvalForbiddenError, match="Account"):
+        reusing.evaluate("v[1].owner", {"v": [1, Account()]})
+
+
+def test_an_exposed_object_goes_along_by_its_attributes(reusing: SafeEvaluator) -> None:
+    reusing.expose(Account, "owner", "balance", "initial")
+    account = Account()
+    context = {"account": account, "more": [account]}
+    assert reusing.evaluate("account.owner + account.initial + str(more[0].balance)", context) == "AliceA10.50"
+    assert reusing.evaluate("account", context) == {
+        "owner": "Alice",
+        "balance": decimal.Decimal("10.50"),
+        "initial": "A",
+    }
+    with pytest.raises(sk.SafeEvalError, match="no attribute 'secret'"):
+        reusing.evaluate("account.secret", context)
+    with pytest.raises(sk.SafeEvalError, match="cannot be indexed"):
+        reusing.evaluate("account['secret']", context)
+    with pytest.raises(ValueError, match="_hidden"):
+        reusing.expose(Account, "_hidden")
+
+
+def test_an_attribute_that_cannot_be_read_is_told_to_who_uses_it(reusing: SafeEvaluator) -> None:
+    class Broken:
+        @property
+        def value(self) -> int:
+            raise RuntimeError("the secret")
+
+    reusing.expose(Broken, "value")
+    assert reusing.evaluate("len([v])", {"v": Broken()}) == 1
+    with pytest.raises(sk.SafeEvalForbiddenError, match="cannot be read \\(RuntimeError\\)") as caught:
+        reusing.evaluate("v.value", {"v": Broken()})
+    assert "secret" not in str(caught.value)
+
+
+def test_the_names_of_a_context_are_text(reusing: SafeEvaluator) -> None:
+    wrong: Any = {1: 2}
+    with pytest.raises(TypeError, match="names of a context"):
+        reusing.evaluate("1", wrong)
+
+
+def test_a_context_cannot_replace_the_guards(reusing: SafeEvaluator) -> None:
+    context = {"_getattr_": getattr, "__builtins__": {"open": open}, "_await_": None}
+    with pytest.raises(sk.SafeEvalError):
+        reusing.evaluate("'a'.gi_code", context)
+    assert reusing.evaluate("len('a')", context) == 1
+
+
+def test_what_a_snippet_changes_stays_there(reusing: SafeEvaluator) -> None:
+    context = {"items": [1], "d": {"a": [1]}}
+    assert reusing.evaluate("items.append(2)\nd['a'].clear()\nresult = items", context, mode="exec") == [1, 2]
+    assert context == {"items": [1], "d": {"a": [1]}}
+
+
+def test_only_what_the_text_can_name_goes_along(reusing: SafeEvaluator) -> None:
+    read: list[str] = []
+
+    class Watched:
+        @property
+        def value(self) -> int:
+            read.append("value")
+            return 7
+
+    reusing.expose(Watched, "value")
+    assert reusing.evaluate("1 + 1", {"watched": Watched()}) == 2
+    assert read == []
+    assert reusing.evaluate("watched.value", {"watched": Watched()}) == 7
+    assert reusing.evaluate("ｗatched.value", {"watched": Watched()}) == 7  # Python folds the first letter
+    assert (
+        reusing.interpolate("{{ watched.value | double }}", {"watched": Watched(), "double": lambda v: 2 * v}) == "14"
+    )
+
+
+def test_one_evaluation_leaves_nothing_for_the_next(reusing: SafeEvaluator) -> None:
+    reusing.evaluate("left = 1\nlen = 5\nresult = 0", mode="exec")
+    assert reusing.evaluate("len('ab')") == 2
+    with pytest.raises(sk.SafeEvalError, match="NameError"):
+        reusing.evaluate("left")
