@@ -6,6 +6,7 @@ Landlock and resource limits. `_child.py` applies them, inside the box.
 from sandboxkit.confine._alone_filter import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, alone_filter
 from sandboxkit.confine._code import child_code
 from sandboxkit.confine._landlock import ABI, AbiLevel, FsAccess, NetAccess, Scope, landlock_rules
+from sandboxkit.confine._profile import seccomp_profile
 from sandboxkit.confine._rlimits import rlimits
 from sandboxkit.confine._rules import calls
 from sandboxkit.confine._seccomp import ARCHITECTURES, seccomp_filter
@@ -30,4 +31,5 @@ __all__ = [
     "landlock_rules",
     "rlimits",
     "seccomp_filter",
+    "seccomp_profile",
 ]
