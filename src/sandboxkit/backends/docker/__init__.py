@@ -194,6 +194,7 @@ class DockerBackend(SandboxBackend):
             image = facts.image or await own_image(engine, facts.survey.links if facts.survey else ())
             with temporary_directory(_PREFIX) as scratch:
                 os.close(os.open(f"{scratch}/nothing", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o000))
+                os.mkdir(f"{scratch}/closed", 0o000)
                 box = DockerSandbox(engine, spec, facts, image, scratch)
                 try:
                     await box.ready()

@@ -11,6 +11,7 @@ application is gone.
 Source: pid_namespaces(7), prctl(2) PR_SET_DUMPABLE, signal(7), proc(5).
 """
 
+import base64
 import ctypes
 import errno
 import json
@@ -35,7 +36,7 @@ HELLO_SECONDS = 30.0
 DETACHED_SECONDS = 0.2
 """How long the output of what detached itself is waited for, where other commands run."""
 CPU_POLL_SECONDS = 0.05
-PR_SET_DUMPABLE = 4
+PR_SET_DUMPABLE, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 4, 22, 2
 
 
 def text_of(path):
@@ -203,6 +204,8 @@ class Agent:
                 self.end(command, content.decode())
 
     def greet(self, order):
+        if order["filter"]:
+            filter_calls(base64.b64decode(order["filter"]))
         for path, text in order["files"]:
             with open(path, "w", errors="surrogateescape") as file:
                 file.write(text)
@@ -212,12 +215,17 @@ class Agent:
     # -- commands ----------------------------------------------------------------
 
     def start(self, ident, order):
-        # What a descriptor of a command is called in here must be none of 0, 1 and 2.
-        source, feed = os.pipe()
-        out, out_end = os.pipe()
-        err, err_end = os.pipe()
-        report, report_end = os.pipe()
-        pid = os.fork()
+        ends = []
+        try:
+            for _ in range(4):
+                ends += os.pipe()
+            pid = os.fork()
+        except OSError as error:  # too many commands at once, or one has lowered our limits
+            for fd in ends:
+                os.close(fd)
+            self.tell(FAILED, ident, step="setup", errno=error.errno)
+            return
+        source, feed, out, out_end, err, err_end, report, report_end = ends
         if pid == 0:
             become(order, (source, out_end, err_end), report_end)
         for fd in (source, out_end, err_end, report_end):
@@ -361,40 +369,64 @@ class Agent:
                 waits.append(max(0.0, command.deadline - now) + 0.001)
             if command.cpu is not None and command.status is None:
                 waits.append(CPU_POLL_SECONDS)
-        return min(waits) * 1000
+        return min(waits)
 
     # -- the loop ----------------------------------------------------------------
+
+    def wanted(self):
+        """What is waited for, by descriptor: (events, the command, the stream)."""
+        wanted = {0: (select.EPOLLIN, None, None)}
+        if self.outbox:
+            wanted[1] = (select.EPOLLOUT, None, None)
+        for command in self.commands.values():
+            if command.waiting and command.feed is not None:
+                wanted[command.feed] = (select.EPOLLOUT, command, IN)
+            for kind, fd in command.pipes.items():
+                if command.room[kind] > 0 and len(self.outbox) < BACKLOG:
+                    wanted[fd] = (select.EPOLLIN, command, kind)
+        return wanted
+
+    def watch(self, wanted):
+        """
+        Not poll(2): that fails once somebody has lowered this process's limit of descriptors,
+        which a command can, as it has the same user.
+        """
+        for fd in [fd for fd in self.watched if fd not in wanted]:
+            del self.watched[fd]
+            try:
+                self.poll.unregister(fd)
+            except OSError:
+                pass  # closed meanwhile, which took it out
+        for fd, (events, command, kind) in wanted.items():
+            if self.watched.get(fd) != (events, command):
+                if fd in self.watched:
+                    try:
+                        self.poll.unregister(fd)
+                    except OSError:
+                        pass
+                self.poll.register(fd, events)
+                self.watched[fd] = (events, command)
 
     def serve(self):
         wake, waker = os.pipe()
         for fd in (wake, waker, 1):
             os.set_blocking(fd, False)
+        self.poll, self.watched = select.epoll(), {}
+        self.poll.register(wake, select.EPOLLIN)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
         while True:
-            poll = select.poll()
-            poll.register(0, select.POLLIN)
-            poll.register(wake, select.POLLIN)
-            if self.outbox:
-                poll.register(1, select.POLLOUT)
-            sources = {}
-            for command in self.commands.values():
-                if command.waiting and command.feed is not None:
-                    poll.register(command.feed, select.POLLOUT)
-                    sources[command.feed] = (command, IN)
-                for kind, fd in command.pipes.items():
-                    if command.room[kind] > 0 and len(self.outbox) < BACKLOG:
-                        poll.register(fd, select.POLLIN)
-                        sources[fd] = (command, kind)
-            for fd, _ in poll.poll(self.patience()):
-                if fd == 0:
-                    self.take()
-                elif fd == wake:
+            wanted = self.wanted()
+            self.watch(wanted)
+            for fd, _ in self.poll.poll(self.patience()):
+                if fd == wake:
                     os.read(wake, 4096)
+                elif fd == 0:
+                    self.take()
                 elif fd == 1:
                     self.flush()
                 else:
-                    command, kind = sources[fd]
+                    _, command, kind = wanted[fd]
                     if kind == IN:
                         self.pour(command)
                     elif kind in command.pipes:
@@ -412,6 +444,22 @@ class Agent:
         except OSError:
             raise SystemExit(0) from None
         del self.outbox[:done]
+
+
+class Program(ctypes.Structure):
+    # struct sock_fprog, seccomp(2)
+    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_char_p)]  # noqa: RUF012 - as ctypes wants it
+
+
+def filter_calls(program):
+    """
+    Puts a filter on this process and all it starts. It comes after the engine's, so where both
+    refuse, its answer counts: an engine from before Docker 23 knows EPERM alone, and
+    without ENOSYS for clone3 no thread starts.
+    """
+    ours = Program(len(program) // 8, program)
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(ours), 0, 0):
+        raise OSError(ctypes.get_errno(), "the seccomp filter was refused")
 
 
 def everything():
@@ -471,7 +519,7 @@ def become(order, streams, report):
             resource.setrlimit(what, (bound, bound))
         step = "exec"
         signal.set_wakeup_fd(-1)
-        for which in (signal.SIGPIPE, signal.SIGCHLD, signal.SIGXFSZ, signal.SIGINT):
+        for which in (signal.SIGPIPE, signal.SIGCHLD, signal.SIGXFSZ):
             signal.signal(which, signal.SIG_DFL)
         environment = dict(order["environment"])
         os.execvpe(order["argv"][0], order["argv"], environment)
@@ -484,6 +532,7 @@ def become(order, streams, report):
 
 
 def main():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # from inside, a first process takes only what it handles
     # The commands have this program's uid: none may trace it or read what it holds.
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     Agent().serve()

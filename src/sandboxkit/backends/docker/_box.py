@@ -24,8 +24,9 @@ from sandboxkit.backends.docker._copy import copy_in
 from sandboxkit.backends.docker._engine import NAME
 from sandboxkit.backends.docker._enforcement import enforcement
 from sandboxkit.backends.docker._labels import own_labels
-from sandboxkit.backends.docker._plan import container, order, shown_tree
+from sandboxkit.backends.docker._plan import container, order, shown_tree, ways
 from sandboxkit.backends.docker._readback import held, misplaced
+from sandboxkit.confine import ARCHITECTURES, seccomp_filter
 from sandboxkit.errors import (
     BackendError,
     BackendUnavailableError,
@@ -59,6 +60,9 @@ _END_SECONDS = 10.0
 _NO_EXPLAIN = "a container engine tells nothing of refused calls"
 _SIGKILL, _SIGXCPU = 9, 24
 _CPU_REPORTED = 0.5
+_BY_US = (Termination.TIMED_OUT, Termination.OUTPUT_LIMIT, Termination.KILLED)
+_KEPT = (0, 1, 2)
+"""RLIMIT_CPU, RLIMIT_FSIZE and RLIMIT_DATA: the application's own hold in the box too."""
 _WRONG_PLACE = (
     "the engine sees something else there than this machine does: it is on another machine, or a link was put there; "
     "use an engine of this machine, or DockerBackend(workspace='copy') with an image"
@@ -179,10 +183,11 @@ class DockerSandbox(Sandbox):
                 await up.container.close()
 
     async def _started(self, config: dict[str, Any], facts: DockerFacts) -> _Up:
+        _make_ways(f"{self._scratch}/way", ways(self._spec, facts))
         made = await Container.start(self._engine, config)
         try:
             bound = () if facts.settings.workspace == "copy" else tuple(facts.places or {})
-            report = await made.greet(self._files(facts), bound)
+            report = await made.greet(self._files(facts), bound, self._filter(facts))
             if wrong := misplaced(facts, bound, report):
                 raise SetupError(NAME, f"{', '.join(map(repr, wrong))}: {_WRONG_PLACE}")
             found = held(enforcement(self._spec, facts), self._spec, facts, report)
@@ -195,6 +200,15 @@ class DockerSandbox(Sandbox):
             await made.close()
             raise
         return up
+
+    def _filter(self, facts: DockerFacts) -> bytes:
+        if facts.machine not in ARCHITECTURES or not facts.has_seccomp:
+            return b""
+        return seccomp_filter(
+            facts.machine,
+            allow_ptrace=self._spec.process.allow_ptrace,
+            allow_nested_userns=self._spec.process.allow_nested_userns,
+        )
 
     def _files(self, facts: DockerFacts) -> dict[str, str]:
         tree, survey = shown_tree(self._spec, facts)
@@ -228,7 +242,7 @@ class DockerSandbox(Sandbox):
             )
         up, facts = await self.ready()
         bound = self._spec.timeout(timeout)
-        told = order(self._invocation(argv, cwd, environment), self._spec, facts, bound)
+        told = self._order(self._invocation(argv, cwd, environment), facts, bound)
         kept = _Kept(self._spec.limits.max_output_bytes)
         journal = Journal(self._watched(facts))
         try:
@@ -252,6 +266,10 @@ class DockerSandbox(Sandbox):
             raise CommandError("a word holds a NUL byte, which no program can be given")
         passed = self._spec.environment.apply(os.environ) if environment is None else environment
         return Invocation(words, tuple(passed.items()), cwd)
+
+    def _order(self, invocation: Invocation, facts: DockerFacts, timeout: float | None) -> dict[str, Any]:
+        told = order(invocation, self._spec, facts, timeout)
+        return {**told, "rlimits": _under_callers(told["rlimits"])}
 
     async def _followed(
         self, up: _Up, told: dict[str, Any], stdin: bytes | None, kept: _Kept, bound: float | None
@@ -281,10 +299,25 @@ class DockerSandbox(Sandbox):
             return True
         session.forget(remote)
         if failure is not None:
-            raise self._lost(up) from failure
+            await self._tell_apart(up, remote, failure)
         if remote.failure:
             raise _launch_error(*remote.failure, told)
         return False
+
+    async def _tell_apart(self, up: _Up, remote: Remote, failure: BaseException) -> None:
+        """
+        The stream has ended. Where the engine still answers, the container has: a command
+        can bring that about, by the limits of the first process, which has its user.
+
+        Raises:
+            BackendUnavailableError: The engine went away.
+        """
+        await up.container.close()
+        try:
+            await self._engine.call("answer", lambda client: client.ping())
+        except BackendUnavailableError:
+            raise self._lost(up) from failure
+        remote.end = {"code": None, "signal": None, "ended": Termination.KILLED.value}
 
     async def _ended(self, up: _Up, remote: Remote) -> None:
         """
@@ -305,7 +338,7 @@ class DockerSandbox(Sandbox):
         said = f" ({up.session.said[-300:]})" if up.session.said else ""
         return BackendUnavailableError(
             NAME,
-            f"{self._engine.host}: the container ended, or the engine went away, during the run{said}",
+            f"{self._engine.host}: the engine went away during the run, and the box with it{said}",
             "what the command did until then stays; look at the engine's log, then run it again",
         )
 
@@ -334,7 +367,7 @@ class DockerSandbox(Sandbox):
         if any(fd is not None and fd >= 0 and os.isatty(fd) for fd in (stdin, stdout, stderr)):
             raise SpecError("a terminal cannot be handed into a container; hand in a pipe")
         up, facts = await self.ready()
-        told = order(self._invocation(argv, cwd, environment), self._spec, facts, self._spec.limits.wall)
+        told = self._order(self._invocation(argv, cwd, environment), facts, self._spec.limits.wall)
         journal = Journal(self._watched(facts))
         try:
             async with open_streams(stdin, stdout, stderr) as streams, _ungrouped() as tasks:
@@ -353,6 +386,47 @@ class DockerSandbox(Sandbox):
         finally:
             violations(self._watched(facts))
             journal.close()
+
+
+def _make_ways(root: str, paths: tuple[tuple[str, bool], ...]) -> None:
+    """
+    Makes in *root* what *paths* can be mounted on. Directories can be passed and not
+    listed, not even by their owner, who may be the command's user.
+    """
+    _open_ways(root)
+    for path, is_directory in paths:
+        target = root + path
+        os.makedirs(target if is_directory else os.path.dirname(target), exist_ok=True)
+        if not is_directory and not os.path.exists(target):
+            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o000))
+    for directory, _, _ in os.walk(root, topdown=False):
+        os.chmod(directory, 0o111)  # noqa: S103 - the command must get through
+
+
+def _open_ways(root: str) -> None:
+    """
+    Lets the owner list and remove what lies in *root* again.
+    """
+    if os.path.isdir(root):
+        os.chmod(root, 0o700)
+        for entry in os.scandir(root):
+            if entry.is_dir(follow_symlinks=False):
+                _open_ways(entry.path)
+
+
+def _under_callers(rows: Sequence[Sequence[int]]) -> list[list[int]]:
+    """
+    Limits of one process, each no higher than this application's own.
+    """
+    import resource
+
+    found = dict(rows)
+    own = {what: resource.getrlimit(what)[1] for what in (*found, *_KEPT)}
+    return [
+        [what, min(bound for bound in (found.get(what), mine) if bound not in (None, resource.RLIM_INFINITY))]
+        for what, mine in own.items()
+        if what in found or mine != resource.RLIM_INFINITY
+    ]
 
 
 @contextlib.asynccontextmanager
@@ -518,7 +592,7 @@ class DockerProcess(BoxProcess):
         try:
             await session.until(lambda: remote.is_over)
         except BrokerError as exc:
-            raise self._box._lost(self._up) from exc
+            await self._box._tell_apart(self._up, remote, exc)
         if remote.failure:
             raise _launch_error(*remote.failure, self._told)
         found = violations(self._box._watched(self._facts))
@@ -571,7 +645,7 @@ def _result(
 ) -> ExecResult:
     end: Mapping[str, Any] = remote.end or {"code": None, "signal": _SIGKILL, "ended": Termination.TIMED_OUT.value}
     termination = _termination(end, spec.limits.cpu)
-    is_ended = termination not in (Termination.EXITED, Termination.SIGNALED, Termination.MEMORY_LIMIT)
+    is_ended = termination in _BY_US
     return ExecResult(
         exit_code=None if is_ended else end["code"],
         signal=None if is_ended else end["signal"],

@@ -63,7 +63,9 @@ class Container:
             raise
         return cls(engine, ident, Session(PipeReader(fd), PipeWriter(os.dup(fd))))
 
-    async def greet(self, files: Mapping[str, str], places: tuple[str, ...]) -> Mapping[str, Any]:
+    async def greet(
+        self, files: Mapping[str, str], places: tuple[str, ...], program: bytes
+    ) -> Mapping[str, Any]:
         """
         What is in force in it; see `Session.greet`.
 
@@ -72,7 +74,7 @@ class Container:
         """
         try:
             with anyio.fail_after(self._engine.timeout):
-                return await self.session.greet(files, places)
+                return await self.session.greet(files, places, program)
         except BrokerError as exc:
             said = self.session.said or "it ended and said nothing"
             raise SetupError(NAME, f"the agent in the container did not come up: {said}") from exc

@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from sandboxkit.backends.docker._facts import DockerFacts
     from sandboxkit.model import Invocation, SandboxSpec
 
-__all__ = ["box_mounts", "container", "launch_plan", "order", "shown_tree"]
+__all__ = ["box_mounts", "container", "launch_plan", "order", "shown_tree", "ways"]
 
-_SMALL = 1 << 16
-_NOTHING, _PASS_THROUGH, _PRIVATE_MODE, _SHARED_MODE = 0o000, 0o111, 0o700, 0o1777
+_PRIVATE_MODE, _SHARED_MODE = 0o700, 0o1777
 _BYTES_PER_INODE = 4096
 _FEWEST_INODES = 1024
 _RLIMIT_NPROC = 6
@@ -43,12 +42,25 @@ _MASKED = (
     "/proc/scsi",
     "/proc/timer_list",
     "/proc/timer_stats",
-    "/sys/devices/virtual/powercap",
+    "/sys/block",
+    "/sys/bus",
+    "/sys/class",
+    "/sys/dev",
+    "/sys/devices",
     "/sys/firmware",
+    "/sys/fs/bpf",
+    "/sys/fs/ext4",
+    "/sys/fs/fuse",
+    "/sys/fs/selinux",
+    "/sys/hypervisor",
+    "/sys/kernel",
+    "/sys/module",
+    "/sys/power",
 )
 """
-Docker's own list (moby, oci/defaults.go) and `/proc/key-users`: the names and numbers of
-the host user's keys, which no namespace keeps apart. A missing path is passed over.
+Docker's own list (moby, oci/defaults.go); `/proc/key-users`, the numbers of the host user's
+keys, which no namespace keeps apart; and the host's devices: only the control groups are
+left of /sys, which the agent reads. A missing path is passed over.
 """
 _READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 _OWN = ("/dev", "/proc", "/sys")
@@ -118,11 +130,35 @@ def _mount(
         case Node.PRIVATE:
             mode = _PRIVATE_MODE if path == survey.box_home else _SHARED_MODE
             return Mount("tmpfs", path, size=size, inodes=inodes, perms=mode)
-        case Node.HIDDEN if survey.kinds.get(path) == "file":
-            return Mount("ro-bind", path, f"{scratch}/nothing")
         case Node.HIDDEN:
-            opens = any(other != path and is_inside(other, path) for other in tree.nodes)
-            return Mount("remount-ro", path, size=_SMALL, perms=_PASS_THROUGH if opens else _NOTHING)
+            return Mount("ro-bind", path, hidden_source(path, tree, survey, scratch))
+
+
+def hidden_source(path: str, tree: Tree, survey: Survey, scratch: str) -> str:
+    """
+    What of the box's own directory on the host covers a hidden path: a file nobody may
+    read, a directory nobody may enter, or one that leads to what is shown inside.
+
+    Not a file system in memory: runc gives that the mode of what it covers.
+    """
+    if survey.kinds.get(path) == "file":
+        return f"{scratch}/nothing"
+    inner = any(other != path and is_inside(other, path) for other in tree.nodes)
+    return f"{scratch}/way{path}" if inner else f"{scratch}/closed"
+
+
+def ways(spec: SandboxSpec, facts: DockerFacts) -> tuple[tuple[str, bool], ...]:
+    """
+    What lies in hidden directories and is shown, with whether it is a directory: in the
+    directories that cover them there must be something to mount it on.
+    """
+    tree, survey = shown_tree(spec, facts)
+    tops = [path for path, node in tree.nodes.items() if node is Node.HIDDEN and survey.kinds.get(path) != "file"]
+    return tuple(
+        (path, survey.kinds.get(path) != "file")
+        for path in sorted(tree.nodes, key=depth)
+        if any(path != top and is_inside(path, top) for top in tops)
+    )
 
 
 def container(
@@ -180,9 +216,7 @@ def container(
             "ReadonlyPaths": list(_READ_ONLY),
             "ShmSize": spec.filesystem.tmp_bytes,
             "Mounts": [_bind(step, facts) for step in steps if step.kind in ("bind", "ro-bind")],
-            "Tmpfs": {
-                step.target: _tmpfs(step, survey) for step in steps if step.kind in ("tmpfs", "remount-ro")
-            },
+            "Tmpfs": {step.target: _tmpfs(step, survey) for step in steps if step.kind == "tmpfs"},
             "LogConfig": {"Type": "none", "Config": {}},
             "RestartPolicy": {"Name": "no"},
             **_bounds(spec, facts),
@@ -244,8 +278,6 @@ def _version(text: str) -> tuple[int, ...]:
 
 def _tmpfs(step: Mount, survey: Survey) -> str:
     options = [f"size={step.size}", f"mode={step.perms or 0:o}", "nosuid", "nodev"]
-    if step.kind == "remount-ro":
-        return ",".join([*options, "ro", "noexec"])
     if step.perms == _PRIVATE_MODE:
         options += [f"uid={survey.identity.uid}", f"gid={survey.identity.gid}"]
     if step.inodes is not None:

@@ -8,6 +8,7 @@ box needs no task group of its own.
 
 from __future__ import annotations
 
+import base64
 import json
 import struct
 import time
@@ -97,18 +98,22 @@ class Session:
         """
         return not self._commands
 
-    async def greet(self, files: Mapping[str, str], places: tuple[str, ...]) -> Mapping[str, Any]:
+    async def greet(
+        self, files: Mapping[str, str], places: tuple[str, ...], program: bytes
+    ) -> Mapping[str, Any]:
         """
         What is in force in the container, once the agent runs.
 
         Args:
+            program: The seccomp filter it puts on itself and all it starts; none if empty.
             files: Content by path, to be written there first.
             places: Paths whose device and inode are told, in the same order.
 
         Raises:
             BrokerError: The agent did not come up.
         """
-        await self._send(wire.HELLO, 0, json.dumps({"files": list(files.items()), "places": places}).encode())
+        hello = {"files": list(files.items()), "places": places, "filter": base64.b64encode(program).decode()}
+        await self._send(wire.HELLO, 0, json.dumps(hello).encode())
         await self.until(lambda: self.report is not None)
         return self.report or {}
 
