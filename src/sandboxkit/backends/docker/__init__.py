@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from sandboxkit.backends.docker._box import DockerSandbox
     from sandboxkit.backends.docker._facts import Supervisor
+    from sandboxkit.backends.docker._plain import PlainSandbox
     from sandboxkit.model import Enforcement, ExecResult, Invocation, LaunchPlan, SandboxSpec
 
 __all__ = ["ActiveContainer", "DockerBackend", "DockerFacts"]
@@ -107,7 +108,8 @@ class DockerBackend(SandboxBackend):
 
     async def detect(self, spec: SandboxSpec | None = None) -> Detection:
         """
-        Whether an engine answers and has what was asked for. Nothing is made on it.
+        Whether an engine answers and has what was asked for. An image is looked into once, in
+        containers that are removed; nothing else is made.
         """
         try:
             facts = await self._look()
@@ -129,7 +131,7 @@ class DockerBackend(SandboxBackend):
                 NAME, "the stream to a container needs a POSIX system in this version", "run this program in WSL 2"
             )
         host = address(self._settings.host)
-        if host.startswith("unix://") and not os.path.exists(host.removeprefix("unix://")):
+        if _is_no_socket(host):
             # Answered without the SDK, whose import takes as long as a whole box.
             raise BackendUnavailableError(
                 NAME,
@@ -160,7 +162,7 @@ class DockerBackend(SandboxBackend):
         return launch_plan(invocation, spec, _own(facts))
 
     @asynccontextmanager
-    async def open(self, spec: SandboxSpec) -> AsyncIterator[DockerSandbox]:
+    async def open(self, spec: SandboxSpec) -> AsyncIterator[DockerSandbox | PlainSandbox]:
         """
         A box under *spec*.
 
@@ -173,7 +175,9 @@ class DockerBackend(SandboxBackend):
             yield box
 
     @asynccontextmanager
-    async def open_detected(self, spec: SandboxSpec, detection: Detection) -> AsyncIterator[DockerSandbox]:
+    async def open_detected(
+        self, spec: SandboxSpec, detection: Detection
+    ) -> AsyncIterator[DockerSandbox | PlainSandbox]:
         """
         A box under *spec*, on what `detect(spec)` has just found.
 
@@ -187,15 +191,20 @@ class DockerBackend(SandboxBackend):
         from sandboxkit.backends._temporary import temporary_directory
         from sandboxkit.backends.docker._box import DockerSandbox
         from sandboxkit.backends.docker._detect import own_image
+        from sandboxkit.backends.docker._plain import PlainSandbox
+        from sandboxkit.backends.docker._scratch import make_covers
 
         facts = _own(detection.facts)
         engine = self._engine(facts.host)
         try:
             image = facts.image or await own_image(engine, facts.survey.links if facts.survey else ())
             with temporary_directory(_PREFIX) as scratch:
-                os.close(os.open(f"{scratch}/nothing", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o000))
-                os.mkdir(f"{scratch}/closed", 0o000)
-                box = DockerSandbox(engine, spec, facts, image, scratch)
+                make_covers(scratch)
+                box: DockerSandbox | PlainSandbox
+                if facts.supervisor == "python":
+                    box = DockerSandbox(engine, spec, facts, image, scratch)
+                else:
+                    box = PlainSandbox(engine, spec, facts, scratch)
                 try:
                     await box.ready()
                     yield box
@@ -228,9 +237,7 @@ class DockerBackend(SandboxBackend):
         async with self.open(spec) as box:
             return await box.run(argv, stdin=stdin, cwd=cwd, timeout=timeout, environment=environment)
 
-    async def stream(
-        self, argv: Sequence[str], *, spec: SandboxSpec, cwd: str | None = None
-    ) -> AsyncIterator[bytes]:
+    async def stream(self, argv: Sequence[str], *, spec: SandboxSpec, cwd: str | None = None) -> AsyncIterator[bytes]:
         """
         What *argv* writes to stdout in a box of its own, as it comes.
 
@@ -259,7 +266,8 @@ class DockerBackend(SandboxBackend):
                 "list containers", lambda client: client.containers(all=True, filters={"label": LABEL})
             )
         return tuple(
-            ActiveContainer(row["Id"], row["Names"][0].lstrip("/"), row["State"], is_left(row["Labels"])) for row in rows
+            ActiveContainer(row["Id"], row["Names"][0].lstrip("/"), row["State"], is_left(row["Labels"]))
+            for row in rows
         )
 
     async def kill(self, container: str) -> bool:
@@ -278,7 +286,9 @@ class DockerBackend(SandboxBackend):
             from sandboxkit.backends.docker._container import gone
 
             if found or not await engine.call("look for a container", lambda client: gone(client, container)):
-                raise BackendError(f"{container!r} names no container of this library's alone; list_active() gives them")
+                raise BackendError(
+                    f"{container!r} names no container of this library's alone; list_active() gives them"
+                )
         return False
 
     async def prune(self) -> tuple[str, ...]:
@@ -302,6 +312,10 @@ class DockerBackend(SandboxBackend):
             yield engine
         finally:
             engine.close()
+
+
+def _is_no_socket(host: str) -> bool:
+    return host.startswith("unix://") and not os.path.exists(host.removeprefix("unix://"))
 
 
 def _own(facts: Facts) -> DockerFacts:

@@ -11,6 +11,8 @@ application is gone.
 Source: pid_namespaces(7), prctl(2) PR_SET_DUMPABLE, signal(7), proc(5).
 """
 
+from __future__ import annotations
+
 import base64
 import ctypes
 import errno
@@ -22,6 +24,7 @@ import signal
 import struct
 import sys
 import time
+from typing import Any, NoReturn
 
 HEAD = struct.Struct("!BII")
 HELLO, RUN, IN, ACK, SIGNAL, KILL = range(6)
@@ -29,17 +32,23 @@ READY, STARTED, OUT, ERR, TAKEN, END, FAILED = range(16, 23)
 
 CHUNK = 1 << 16
 WINDOW = 1 << 20
-"""Bytes of one stream that may be on the way and not yet taken."""
+"""
+Bytes of one stream that may be on the way and not yet taken.
+"""
 BACKLOG = 1 << 21
-"""Bytes waiting for the engine above which no command is read from."""
+"""
+Bytes waiting for the engine above which no command is read from.
+"""
 HELLO_SECONDS = 30.0
 DETACHED_SECONDS = 0.2
-"""How long the output of what detached itself is waited for, where other commands run."""
+"""
+How long the output of what detached itself is waited for, where other commands run.
+"""
 CPU_POLL_SECONDS = 0.05
 PR_SET_DUMPABLE, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 4, 22, 2
 
 
-def text_of(path):
+def text_of(path: str) -> str:
     try:
         with open(path, errors="replace") as file:
             return file.read()
@@ -47,7 +56,7 @@ def text_of(path):
         return ""
 
 
-def row(text, key):
+def row(text: str, key: str) -> int | None:
     for line in text.splitlines():
         words = line.split()
         if len(words) > 1 and words[0].rstrip(":") == key:
@@ -55,7 +64,7 @@ def row(text, key):
     return None
 
 
-def number(*paths):
+def number(*paths: str) -> int | None:
     for path in paths:
         word = text_of(path).split()[:1]
         if word:
@@ -66,8 +75,10 @@ def number(*paths):
 GROUP = "/sys/fs/cgroup"
 
 
-def cpu_s():
-    """Seconds of processor time of the whole container, or None."""
+def cpu_s() -> float | None:
+    """
+    Seconds of processor time of the whole container, or None.
+    """
     used = number(GROUP + "/cpuacct/cpuacct.usage", GROUP + "/cpu,cpuacct/cpuacct.usage")
     if used is not None:
         return used / 1e9
@@ -75,18 +86,22 @@ def cpu_s():
     return None if used is None else used / 1e6
 
 
-def kills():
-    """How many processes the kernel ended at the container's limit of memory, or None."""
+def kills() -> int | None:
+    """
+    How many processes the kernel ended at the container's limit of memory, or None.
+    """
     found = row(text_of(GROUP + "/memory.events"), "oom_kill")
     return row(text_of(GROUP + "/memory/memory.oom_control"), "oom_kill") if found is None else found
 
 
-def refused():
+def refused() -> int | None:
     return row(text_of(GROUP + "/pids.events"), "max") or row(text_of(GROUP + "/pids/pids.events"), "max")
 
 
-def quota():
-    """Processors the container may use, or None for no bound."""
+def quota() -> float | None:
+    """
+    Processors the container may use, or None for no bound.
+    """
     words = text_of(GROUP + "/cpu.max").split()
     if not words:
         words = [str(number(GROUP + "/cpu/cpu.cfs_quota_us")), str(number(GROUP + "/cpu/cpu.cfs_period_us"))]
@@ -96,7 +111,7 @@ def quota():
         return None
 
 
-def in_force():
+def in_force() -> dict[str, Any]:
     """
     What the kernel says about this container, for whoever asked for it to compare.
     """
@@ -119,7 +134,7 @@ def in_force():
     }
 
 
-def place(path):
+def place(path: str) -> list[int] | None:
     try:
         found = os.stat(path)
     except OSError:
@@ -127,8 +142,10 @@ def place(path):
     return [found.st_dev, found.st_ino]
 
 
-def processes():
-    """Parent and session of every process of the container."""
+def processes() -> dict[int, tuple[int, int]]:
+    """
+    Parent and session of every process of the container.
+    """
     found = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -139,38 +156,43 @@ def processes():
 
 
 class Command:
-    def __init__(self, ident, order, pid, feed, pipes):
-        self.ident, self.pid, self.feed, self.pipes = ident, pid, feed, pipes
+    def __init__(self, ident: int, order: dict[str, Any], pid: int, feed: int, pipes: dict[int, int]) -> None:
+        self.ident, self.pid, self.pipes = ident, pid, pipes
+        self.feed: int | None = feed
         self.waiting, self.is_fed = bytearray(), False
         self.room = {OUT: WINDOW, ERR: WINDOW}
-        self.status = self.usage = self.ended = None
+        self.status: int | None = None
+        self.usage: resource.struct_rusage | None = None
+        self.ended: str | None = None
         wall = order["wall"]
         self.deadline = None if wall is None else time.monotonic() + wall
-        self.drain_until = None
+        self.drain_until: float | None = None
         self.cpu = order["cpu"]
         self.cpu_before, self.kills_before, self.refused_before = cpu_s(), kills(), refused()
 
-    def used(self):
+    def used(self) -> float | None:
         now = cpu_s()
         return None if now is None or self.cpu_before is None else now - self.cpu_before
 
 
 class Agent:
-    def __init__(self):
-        self.commands = {}
+    def __init__(self) -> None:
+        self.commands: dict[int, Command] = {}
+        self.poll = select.epoll()
+        self.watched: dict[int, tuple[int, Command | None]] = {}
         self.inbox, self.outbox = bytearray(), bytearray()
         self.is_greeted = False
         self.born = time.monotonic()
 
     # -- frames ------------------------------------------------------------------
 
-    def send(self, kind, ident=0, content=b""):
+    def send(self, kind: int, ident: int = 0, content: bytes = b"") -> None:
         self.outbox += HEAD.pack(kind, ident, len(content)) + content
 
-    def tell(self, kind, ident, **fields):
+    def tell(self, kind: int, ident: int, **fields: Any) -> None:
         self.send(kind, ident, json.dumps(fields).encode())
 
-    def take(self):
+    def take(self) -> None:
         data = os.read(0, CHUNK)
         if not data:
             raise SystemExit(0)
@@ -183,7 +205,7 @@ class Agent:
             del self.inbox[: HEAD.size + length]
             self.obey(kind, ident, content)
 
-    def obey(self, kind, ident, content):
+    def obey(self, kind: int, ident: int, content: bytes) -> None:
         if kind == HELLO:
             self.greet(json.loads(content))
         elif kind == RUN:
@@ -203,7 +225,7 @@ class Agent:
             elif kind == KILL:
                 self.end(command, content.decode())
 
-    def greet(self, order):
+    def greet(self, order: dict[str, Any]) -> None:
         if order["filter"]:
             filter_calls(base64.b64decode(order["filter"]))
         for path, text in order["files"]:
@@ -214,8 +236,8 @@ class Agent:
 
     # -- commands ----------------------------------------------------------------
 
-    def start(self, ident, order):
-        ends = []
+    def start(self, ident: int, order: dict[str, Any]) -> None:
+        ends: list[int] = []
         try:
             for _ in range(4):
                 ends += os.pipe()
@@ -249,7 +271,7 @@ class Agent:
         self.commands[ident] = Command(ident, order, pid, feed, {OUT: out, ERR: err})
         self.send(STARTED, ident)
 
-    def pour(self, command):
+    def pour(self, command: Command) -> None:
         if command.feed is None:
             self.send(TAKEN, command.ident, struct.pack("!I", len(command.waiting)))
             command.waiting.clear()
@@ -267,13 +289,13 @@ class Agent:
         if command.is_fed:
             self.close_feed(command)
 
-    def close_feed(self, command):
+    def close_feed(self, command: Command) -> None:
         if command.feed is not None:
             os.close(command.feed)
             command.feed = None
             self.pour(command)
 
-    def read(self, command, kind):
+    def read(self, command: Command, kind: int) -> None:
         try:
             data = os.read(command.pipes[kind], min(CHUNK, command.room[kind]))
         except BlockingIOError:
@@ -284,20 +306,20 @@ class Agent:
         else:
             os.close(command.pipes.pop(kind))
 
-    def signal(self, command, what):
+    def signal(self, command: Command, what: int) -> None:
         try:
             os.kill(command.pid, what)
         except ProcessLookupError:
             pass
 
-    def end(self, command, because):
+    def end(self, command: Command, because: str) -> None:
         command.ended = command.ended or because
         if len(self.commands) == 1:
             everything()
         else:
             tree(command.pid)
 
-    def reap(self):
+    def reap(self) -> None:
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -310,16 +332,20 @@ class Agent:
                     command.status, command.usage = status, usage
                     self.end_rest(command)
 
-    def end_rest(self, command):
-        """The command has ended; what it left goes too."""
+    def end_rest(self, command: Command) -> None:
+        """
+        The command has ended; what it left goes too.
+        """
         if len(self.commands) == 1:
             everything()
         else:
             tree(command.pid)
             command.drain_until = time.monotonic() + DETACHED_SECONDS
 
-    def finish(self, command):
-        """Says how it ended, once nothing more can come of it."""
+    def finish(self, command: Command) -> None:
+        """
+        Says how it ended, once nothing more can come of it.
+        """
         late = command.drain_until is not None and time.monotonic() > command.drain_until
         if command.status is None or (command.pipes and not late):
             return
@@ -335,9 +361,9 @@ class Agent:
             code=os.WEXITSTATUS(command.status) if os.WIFEXITED(command.status) else None,
             signal=os.WTERMSIG(command.status) if os.WIFSIGNALED(command.status) else None,
             ended=command.ended,
-            user_s=command.usage.ru_utime,
-            system_s=command.usage.ru_stime,
-            rss_bytes=command.usage.ru_maxrss * 1024,
+            user_s=command.usage.ru_utime if command.usage else 0.0,
+            system_s=command.usage.ru_stime if command.usage else 0.0,
+            rss_bytes=command.usage.ru_maxrss * 1024 if command.usage else None,
             cpu_s=spent,
             oom=None if killed is None or command.kills_before is None else killed - command.kills_before,
             refused=None if command.refused_before is None else (refused() or 0) - command.refused_before,
@@ -345,7 +371,7 @@ class Agent:
 
     # -- time --------------------------------------------------------------------
 
-    def overdue(self):
+    def overdue(self) -> None:
         now = time.monotonic()
         if not self.is_greeted and now > self.born + HELLO_SECONDS:
             raise SystemExit(1)  # whoever made this container has gone
@@ -357,7 +383,7 @@ class Agent:
             elif command.cpu is not None and (command.used() or 0) > command.cpu:
                 self.end(command, "cpu_limit")
 
-    def patience(self):
+    def patience(self) -> float:
         now = time.monotonic()
         waits = [1.0]
         for command in self.commands.values():
@@ -373,11 +399,13 @@ class Agent:
 
     # -- the loop ----------------------------------------------------------------
 
-    def wanted(self):
-        """What is waited for, by descriptor: (events, the command, the stream)."""
-        wanted = {0: (select.EPOLLIN, None, None)}
+    def wanted(self) -> dict[int, tuple[int, Command | None, int]]:
+        """
+        What is waited for, by descriptor: (events, the command, the stream).
+        """
+        wanted: dict[int, tuple[int, Command | None, int]] = {0: (select.EPOLLIN, None, 0)}
         if self.outbox:
-            wanted[1] = (select.EPOLLOUT, None, None)
+            wanted[1] = (select.EPOLLOUT, None, 0)
         for command in self.commands.values():
             if command.waiting and command.feed is not None:
                 wanted[command.feed] = (select.EPOLLOUT, command, IN)
@@ -386,7 +414,7 @@ class Agent:
                     wanted[fd] = (select.EPOLLIN, command, kind)
         return wanted
 
-    def watch(self, wanted):
+    def watch(self, wanted: dict[int, tuple[int, Command | None, int]]) -> None:
         """
         Not poll(2): that fails once somebody has lowered this process's limit of descriptors,
         which a command can, as it has the same user.
@@ -397,7 +425,7 @@ class Agent:
                 self.poll.unregister(fd)
             except OSError:
                 pass  # closed meanwhile, which took it out
-        for fd, (events, command, kind) in wanted.items():
+        for fd, (events, command, _) in wanted.items():
             if self.watched.get(fd) != (events, command):
                 if fd in self.watched:
                     try:
@@ -407,11 +435,10 @@ class Agent:
                 self.poll.register(fd, events)
                 self.watched[fd] = (events, command)
 
-    def serve(self):
+    def serve(self) -> None:
         wake, waker = os.pipe()
         for fd in (wake, waker, 1):
             os.set_blocking(fd, False)
-        self.poll, self.watched = select.epoll(), {}
         self.poll.register(wake, select.EPOLLIN)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
@@ -427,6 +454,8 @@ class Agent:
                     self.flush()
                 else:
                     _, command, kind = wanted[fd]
+                    if command is None:
+                        continue
                     if kind == IN:
                         self.pour(command)
                     elif kind in command.pipes:
@@ -436,7 +465,7 @@ class Agent:
             for command in tuple(self.commands.values()):
                 self.finish(command)
 
-    def flush(self):
+    def flush(self) -> None:
         try:
             done = os.write(1, self.outbox[: CHUNK * 4])
         except BlockingIOError:
@@ -448,10 +477,10 @@ class Agent:
 
 class Program(ctypes.Structure):
     # struct sock_fprog, seccomp(2)
-    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_char_p)]  # noqa: RUF012 - as ctypes wants it
+    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_char_p)]
 
 
-def filter_calls(program):
+def filter_calls(program: bytes) -> None:
     """
     Puts a filter on this process and all it starts. It comes after the engine's, so where both
     refuse, its answer counts: an engine from before Docker 23 knows EPERM alone, and
@@ -462,7 +491,7 @@ def filter_calls(program):
         raise OSError(ctypes.get_errno(), "the seccomp filter was refused")
 
 
-def everything():
+def everything() -> None:
     """
     Ends every process of the container but this one, at one stroke: a process that is
     being made while the kernel goes through them does not come into being.
@@ -475,7 +504,7 @@ def everything():
         pass
 
 
-def tree(pid):
+def tree(pid: int) -> None:
     """
     Ends what descends from *pid*, or is in its session; twice, because what it makes
     meanwhile is found only then.
@@ -495,7 +524,7 @@ def tree(pid):
                 pass
 
 
-def become(order, streams, report):
+def become(order: dict[str, Any], streams: tuple[int, ...], report: int) -> NoReturn:
     """
     The rest of a child's life: its rights and limits, and then the command.
     """
@@ -514,7 +543,7 @@ def become(order, streams, report):
         os.chdir(order["cwd"])
         step = "limits"
         for what, bound in order["rlimits"]:
-            soft, hard = resource.getrlimit(what)
+            _, hard = resource.getrlimit(what)
             bound = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
             resource.setrlimit(what, (bound, bound))
         step = "exec"
@@ -525,13 +554,13 @@ def become(order, streams, report):
         os.execvpe(order["argv"][0], order["argv"], environment)
     except OSError as error:
         os.write(report, ("%s %d" % (step, error.errno or errno.EIO)).encode())
-    except BaseException:  # nothing may return into the parent's loop
+    except BaseException:  # noqa: BLE001 - nothing may return into the parent's loop
         os.write(report, ("%s %d" % (step, errno.EIO)).encode())
     finally:
         os._exit(127)
 
 
-def main():
+def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # from inside, a first process takes only what it handles
     # The commands have this program's uid: none may trace it or read what it holds.
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)

@@ -21,11 +21,12 @@ from sandboxkit.backends._protection import violations
 from sandboxkit.backends.docker import _agent as wire
 from sandboxkit.backends.docker._container import Container
 from sandboxkit.backends.docker._copy import copy_in
-from sandboxkit.backends.docker._engine import NAME
 from sandboxkit.backends.docker._enforcement import enforcement
+from sandboxkit.backends.docker._engine import NAME
 from sandboxkit.backends.docker._labels import own_labels
-from sandboxkit.backends.docker._plan import container, order, shown_tree, ways
+from sandboxkit.backends.docker._plan import container, order, shown_tree
 from sandboxkit.backends.docker._readback import held, misplaced
+from sandboxkit.backends.docker._scratch import make_ways
 from sandboxkit.confine import ARCHITECTURES, seccomp_filter
 from sandboxkit.errors import (
     BackendError,
@@ -183,7 +184,7 @@ class DockerSandbox(Sandbox):
                 await up.container.close()
 
     async def _started(self, config: dict[str, Any], facts: DockerFacts) -> _Up:
-        _make_ways(f"{self._scratch}/way", ways(self._spec, facts))
+        make_ways(self._scratch, self._spec, facts)
         made = await Container.start(self._engine, config)
         try:
             bound = () if facts.settings.workspace == "copy" else tuple(facts.places or {})
@@ -375,7 +376,9 @@ class DockerSandbox(Sandbox):
                 remote = await up.session.order(told, pipes.put)
                 process = DockerProcess(self, up, remote, told, streams, tasks, facts, explain=explain)
                 try:
-                    pipes.carry(tasks, remote, streams.stdin_fd, {wire.OUT: streams.stdout_fd, wire.ERR: streams.stderr_fd})
+                    pipes.carry(
+                        tasks, remote, streams.stdin_fd, {wire.OUT: streams.stdout_fd, wire.ERR: streams.stderr_fd}
+                    )
                     streams.close_far_ends()
                     yield process
                 finally:
@@ -388,33 +391,7 @@ class DockerSandbox(Sandbox):
             journal.close()
 
 
-def _make_ways(root: str, paths: tuple[tuple[str, bool], ...]) -> None:
-    """
-    Makes in *root* what *paths* can be mounted on. Directories can be passed and not
-    listed, not even by their owner, who may be the command's user.
-    """
-    _open_ways(root)
-    for path, is_directory in paths:
-        target = root + path
-        os.makedirs(target if is_directory else os.path.dirname(target), exist_ok=True)
-        if not is_directory and not os.path.exists(target):
-            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o000))
-    for directory, _, _ in os.walk(root, topdown=False):
-        os.chmod(directory, 0o111)  # noqa: S103 - the command must get through
-
-
-def _open_ways(root: str) -> None:
-    """
-    Lets the owner list and remove what lies in *root* again.
-    """
-    if os.path.isdir(root):
-        os.chmod(root, 0o700)
-        for entry in os.scandir(root):
-            if entry.is_dir(follow_symlinks=False):
-                _open_ways(entry.path)
-
-
-def _under_callers(rows: Sequence[Sequence[int]]) -> list[list[int]]:
+def _under_callers(rows: Sequence[tuple[int, int]]) -> list[list[int]]:
     """
     Limits of one process, each no higher than this application's own.
     """

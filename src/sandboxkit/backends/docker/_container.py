@@ -30,6 +30,7 @@ _ATTACHED = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
 _REMOVE_SECONDS = 10.0
 _POLL_SECONDS = 0.02
 _NOT_THERE, _CONFLICT = 404, 409
+_SHUT_WR = 1
 
 
 class Container:
@@ -41,8 +42,9 @@ class Container:
         session: The stream to its agent.
     """
 
-    def __init__(self, engine: Engine, ident: str, session: Session) -> None:
+    def __init__(self, engine: Engine, ident: str, session: Session, stream: Any) -> None:
         self._engine = engine
+        self._stream = stream
         self.ident = ident
         self.session = session
 
@@ -57,15 +59,13 @@ class Container:
         """
         making = _Making(config)
         try:
-            ident, fd = await engine.call("start a container", making.carry_out)
+            ident, fd, stream = await engine.call("start a container", making.carry_out)
         except BaseException:
             making.abandon()
             raise
-        return cls(engine, ident, Session(PipeReader(fd), PipeWriter(os.dup(fd))))
+        return cls(engine, ident, Session(PipeReader(fd), PipeWriter(os.dup(fd))), stream)
 
-    async def greet(
-        self, files: Mapping[str, str], places: tuple[str, ...], program: bytes
-    ) -> Mapping[str, Any]:
+    async def greet(self, files: Mapping[str, str], places: tuple[str, ...], program: bytes) -> Mapping[str, Any]:
         """
         What is in force in it; see `Session.greet`.
 
@@ -85,12 +85,34 @@ class Container:
                 "look at the engine's load, or give it longer with DockerBackend(timeout=...)",
             ) from exc
 
+    async def feed(self, data: bytes) -> None:
+        """
+        Hands *data*, and then an end, to the input of a container without an agent.
+        """
+        await self.session.write(data)
+        inner = getattr(self._stream, "_sock", self._stream)
+        with contextlib.suppress(OSError, AttributeError):
+            inner.shutdown(_SHUT_WR)
+
+    async def state(self) -> Mapping[str, Any]:
+        """
+        How it ended, once its stream has; empty where the engine knows it no more.
+
+        Raises:
+            BackendUnavailableError: The engine went away.
+        """
+        await self._engine.call("wait for a container", lambda client: client.wait(self.ident))
+        found = await self._engine.call("look at a container", lambda client: client.inspect_container(self.ident))
+        state: Mapping[str, Any] = found["State"]
+        return state
+
     async def close(self) -> None:
         """
         Ends it and removes it. That the engine has gone meanwhile is no error here: the
         container's input ends with it, and `prune` finds what is left.
         """
         self.session.close()
+        _close(self._stream)
         with anyio.CancelScope(shield=True), contextlib.suppress(BackendUnavailableError, SetupError):
             await remove(self._engine, self.ident)
 
@@ -106,28 +128,28 @@ class _Making:
         self._lock = threading.Lock()
         self._is_abandoned = False
         self._is_done = False
-        self._made: tuple[APIClient, str, int] | None = None
+        self._made: tuple[APIClient, str, int, Any] | None = None
 
-    def carry_out(self, client: APIClient) -> tuple[str, int]:
+    def carry_out(self, client: APIClient) -> tuple[str, int, Any]:
         made = client.create_container_from_config(dict(self._config), f"sandboxkit-{secrets.token_hex(8)}")
         ident = str(made["Id"])
         try:
             stream = client.attach_socket(ident, _ATTACHED)
             fd = os.dup(stream.fileno())
-            _close(stream)
             try:
                 client.start(ident)
             except BaseException:
                 os.close(fd)
+                _close(stream)
                 raise
         except BaseException:
             _force(client, ident)
             raise
         with self._lock:
-            self._made = (client, ident, fd)
+            self._made = (client, ident, fd, stream)
             if self._is_abandoned:
                 self._undo()
-        return ident, fd
+        return ident, fd, stream
 
     def abandon(self) -> None:
         """
@@ -140,15 +162,16 @@ class _Making:
 
     def _undo(self) -> None:
         if self._made is not None:
-            client, ident, fd = self._made
+            client, ident, fd, stream = self._made
             self._made = None
             os.close(fd)
+            _close(stream)
             _force(client, ident)
 
 
 def _close(stream: Any) -> None:
     """
-    Closes the SDK's own handle of an attached stream; ours is another descriptor of it.
+    Closes the SDK's own handle of an attached stream; ours are other descriptors of it.
     """
     inner = getattr(stream, "_sock", None)
     with contextlib.suppress(OSError):
@@ -187,7 +210,7 @@ async def remove(engine: Engine, ident: str) -> bool:
     """
     existed = await engine.call("remove a container", lambda client: _force(client, ident))
     with anyio.move_on_after(_REMOVE_SECONDS):
-        while not await engine.call("look for a container", lambda client: gone(client, ident)):
+        while not await engine.call("look for a container", lambda client: gone(client, ident)):  # noqa: ASYNC110 - another program does it
             await anyio.sleep(_POLL_SECONDS)
     return existed
 

@@ -88,7 +88,7 @@ def packed(root: str, tree: Tree) -> bytes:
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for path in _walk(root, tree):
             member = archive.gettarinfo(path, os.path.relpath(path, root))
-            if member is None or not (member.isreg() or member.isdir() or member.issym()):
+            if not (member.isreg() or member.isdir() or member.issym()):
                 continue
             size, count = size + member.size, count + 1
             if size > _MOST_BYTES or count > _MOST_FILES:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sandboxkit.backends.docker._engine import NAME, Engine
 from sandboxkit.backends.docker._facts import DockerFacts, Settings
+from sandboxkit.backends.docker._labels import own_labels
 from sandboxkit.errors import BackendUnavailableError, BrokerError
 from sandboxkit.process import interpreter
 
@@ -28,14 +29,14 @@ _MACHINES = {"arm64": "aarch64", "amd64": "x86_64"}
 _OWN_IMAGE = "sandboxkit-host"
 
 
-async def look(engine: Engine, settings: Settings, supervisors: Mapping[str, Supervisor]) -> DockerFacts:
+async def look(engine: Engine, settings: Settings, supervisors: dict[str, Supervisor]) -> DockerFacts:
     """
     What *engine* offers.
 
     Args:
         engine: The engine.
         settings: What the application asked for.
-        supervisors: What was found in images, by their ids.
+        supervisors: What was found in images, by their ids; what is found is added.
 
     Raises:
         BackendUnavailableError: There is none, or it lacks what was asked for.
@@ -49,7 +50,48 @@ async def look(engine: Engine, settings: Settings, supervisors: Mapping[str, Sup
         except BrokerError as exc:
             raise BackendUnavailableError(NAME, str(exc), "use DockerBackend(image=...) with an image") from exc
     image = await _image(engine, settings)
-    return _with(facts, image=image, supervisor=supervisors.get(image, "python"), interpreter="")
+    if image not in supervisors:
+        supervisors[image] = await engine.call("look into the image", lambda client: _supervisor(client, image))
+    return _with(facts, image=image, supervisor=supervisors[image], interpreter="")
+
+
+def _supervisor(client: APIClient, image: str) -> Supervisor:
+    """
+    What the image has to supervise a command with: tried in containers without anything.
+    """
+    if _runs(client, image, ["python3", "-I", "-S", "-c", "import ctypes, json, resource, select"]):
+        return "python"
+    return "sh" if _runs(client, image, ["/bin/sh", "-c", ":"]) else "none"
+
+
+def _runs(client: APIClient, image: str, words: list[str]) -> bool:
+    from docker import errors
+
+    config = {
+        "Image": image,
+        "Entrypoint": [],
+        "Cmd": words,
+        "User": "65534:65534",
+        "Labels": own_labels(),
+        "NetworkDisabled": True,
+        "HostConfig": {
+            "NetworkMode": "none",
+            "ReadonlyRootfs": True,
+            "CapDrop": ["ALL"],
+            "SecurityOpt": ["no-new-privileges"],
+            "PidsLimit": 16,
+        },
+    }
+    ident = client.create_container_from_config(config)["Id"]
+    try:
+        client.start(ident)
+        return bool(client.wait(ident)["StatusCode"] == 0)
+    except errors.APIError as exc:
+        if "executable file not found" in str(exc.explanation) or "no such file" in str(exc.explanation):
+            return False
+        raise
+    finally:
+        client.remove_container(ident, force=True, v=True)
 
 
 def _with(facts: DockerFacts, *, image: str, supervisor: Supervisor, interpreter: str) -> DockerFacts:
@@ -105,7 +147,9 @@ def _check(facts: DockerFacts) -> None:
         )
     if facts.machine != platform.machine() and facts.is_hosts_system:
         raise BackendUnavailableError(
-            NAME, f"the engine is for {facts.machine}, this machine is {platform.machine()}", "use an engine of this machine"
+            NAME,
+            f"the engine is for {facts.machine}, this machine is {platform.machine()}",
+            "use an engine of this machine",
         )
 
 
@@ -182,5 +226,7 @@ def _own(client: APIClient, name: str, links: tuple[tuple[str, str], ...]) -> st
             member.type, member.mode = tarfile.DIRTYPE, 0o755
             archive.addfile(member)
     repository, _, tag = name.partition(":")
-    client.import_image_from_data(buffer.getvalue(), repository=repository, tag=tag, changes=["LABEL sandboxkit.image=1"])
+    client.import_image_from_data(
+        buffer.getvalue(), repository=repository, tag=tag, changes=["LABEL sandboxkit.image=1"]
+    )
     return _image_id(client, name)

@@ -78,7 +78,9 @@ def _deny(facts: DockerFacts) -> ControlState:
 def _network(spec: SandboxSpec) -> ControlState:
     if spec.network.mode != "none":
         return _absent("the spec asks for the host's network")
-    return _enforced("network namespace with nothing but its own loopback; a socket file in a named directory stays one")
+    return _enforced(
+        "network namespace with nothing but its own loopback; a socket file in a named directory stays one"
+    )
 
 
 def _isolation(facts: DockerFacts) -> ControlState:
@@ -117,7 +119,7 @@ def _wall(facts: DockerFacts) -> ControlState:
 
 def _cpu(spec: SandboxSpec, facts: DockerFacts) -> ControlState:
     if facts.supervisor != _AGENT:
-        return _absent("the image has no python3 to set it; use one that has, or the host's system")
+        return _partial("RLIMIT_CPU counts each process by itself; the image has no python3 that would count all")
     if spec.limits.cpu is None:
         return _partial("RLIMIT_CPU counts each process by itself; the spec sets no limit")
     if not facts.cgroup:
@@ -129,7 +131,9 @@ def _memory(spec: SandboxSpec, facts: DockerFacts) -> ControlState:
     if spec.limits.memory_bytes is None:
         return _partial("the spec sets no limit")
     if "memory" not in facts.bounds:
-        return _own_limits(facts, "RLIMIT_DATA counts each process by itself", "memory")
+        if facts.supervisor != _AGENT:
+            return _absent("the engine cannot bound memory, and the image has no python3 that could")
+        return _partial("RLIMIT_DATA counts each process by itself; the engine cannot bound the whole")
     if "swap" not in facts.bounds:
         return _partial("the container is bounded as a whole, but not what is swapped out")
     return _enforced(f"the whole container, files in memory too, by cgroup v{facts.cgroup}, without swap")
@@ -144,10 +148,5 @@ def _processes(spec: SandboxSpec, facts: DockerFacts) -> ControlState:
 
 
 def _file_size(facts: DockerFacts) -> ControlState:
-    return _own_limits(facts, "", "file size")
-
-
-def _own_limits(facts: DockerFacts, why: str, what: str) -> ControlState:
-    if facts.supervisor != _AGENT:
-        return _absent(f"the image has no python3 to set a limit of {what}; use one that has, or the host's system")
-    return _partial(f"{why}; the engine cannot bound it") if why else _enforced("RLIMIT_FSIZE of every process")
+    whose = "set by the engine" if facts.supervisor != _AGENT else "of every process"
+    return _enforced(f"RLIMIT_FSIZE {whose}")

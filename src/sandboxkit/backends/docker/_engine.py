@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -30,12 +30,15 @@ _SOCKET = "unix:///var/run/docker.sock"
 _WINDOWS_PIPE = "npipe:////./pipe/docker_engine"
 
 _START = "start Docker or Podman's API service, or name a running engine in DOCKER_HOST or DockerBackend(host=...)"
+_GROUP = (
+    "add the user to the socket's group (usermod -aG docker NAME, then log in again), or use a rootless engine; "
+    "whoever may use the socket is root on that host"
+)
 _SAID: tuple[tuple[re.Pattern[str], str, str], ...] = (
     (
         re.compile(r"PermissionError|Permission denied|permission denied while trying to connect", re.IGNORECASE),
         "this user may not open the engine's socket",
-        "add the user to the socket's group (usermod -aG docker NAME, then log in again), or use a rootless engine; "
-        "whoever may use the socket is root on that host",
+        _GROUP,
     ),
     (
         re.compile(r"FileNotFoundError|No such file or directory'\)\)|cannot find the file", re.IGNORECASE),
@@ -49,7 +52,9 @@ _SAID: tuple[tuple[re.Pattern[str], str, str], ...] = (
         "correct DOCKER_HOST",
     ),
     (
-        re.compile(r"RemoteDisconnected|Connection aborted|ConnectionReset|BrokenPipe|IncompleteRead|EOF", re.IGNORECASE),
+        re.compile(
+            r"RemoteDisconnected|Connection aborted|ConnectionReset|BrokenPipe|IncompleteRead|EOF", re.IGNORECASE
+        ),
         "the engine went away during the call",
         "look at the engine's log, start it again, and repeat the command",
     ),
@@ -98,7 +103,9 @@ def _context() -> str:
         found = ContextAPI.get_context(name) if name else ContextAPI.get_current_context()
     except (docker.errors.DockerException, OSError, ValueError) as exc:
         raise BackendUnavailableError(
-            NAME, f"the docker context {name!r} cannot be read: {exc}", "correct it (docker context ls), or set DOCKER_HOST"
+            NAME,
+            f"the docker context {name!r} cannot be read: {exc}",
+            "correct it (docker context ls), or set DOCKER_HOST",
         ) from exc
     if found is None:
         raise BackendUnavailableError(
@@ -182,7 +189,9 @@ class Engine:
         if isinstance(exc, errors.APIError):
             raise SetupError(NAME, f"the engine would not {what}: {exc.explanation or exc}") from exc
         raise BackendUnavailableError(
-            NAME, f"{self.host}: {type(exc).__name__}: {str(exc)[:300]}", "correct DOCKER_HOST or DockerBackend(host=...)"
+            NAME,
+            f"{self.host}: {type(exc).__name__}: {str(exc)[:300]}",
+            "correct DOCKER_HOST or DockerBackend(host=...)",
         ) from exc
 
     def close(self) -> None:
@@ -198,7 +207,7 @@ def _chain(exc: BaseException) -> str:
     """
     What an exception and those behind it say: the SDK and requests wrap each other.
     """
-    said = []
+    said: list[str] = []
     found: BaseException | None = exc
     while found is not None and len(said) < 10:
         said.append(f"{type(found).__name__}: {found}")

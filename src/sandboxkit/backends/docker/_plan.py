@@ -288,9 +288,7 @@ def _tmpfs(step: Mount, survey: Survey) -> str:
 # --- the order for the agent -----------------------------------------------------------
 
 
-def order(
-    invocation: Invocation, spec: SandboxSpec, facts: DockerFacts, timeout: float | None
-) -> dict[str, Any]:
+def order(invocation: Invocation, spec: SandboxSpec, facts: DockerFacts, timeout: float | None) -> dict[str, Any]:
     """
     What the agent is told to start.
 

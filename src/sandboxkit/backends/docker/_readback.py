@@ -71,9 +71,8 @@ def _limits(spec: SandboxSpec, report: Mapping[str, Any]) -> Iterator[tuple[Cont
     memory = spec.limits.memory_bytes
     if memory is not None and not _bounds(report["memory"], memory):
         yield Control.LIMITS_MEMORY, Grade.PARTIAL, f"the limit of memory is {report['memory'] or 'not to be seen'}"
-    elif memory is not None and report["swap"] is not None:
-        if report["swap"] > (0 if report["is_v2"] else memory):
-            yield Control.LIMITS_MEMORY, Grade.PARTIAL, "what is swapped out is not bounded"
+    elif memory is not None and (report["swap"] or 0) > (0 if report["is_v2"] else memory):
+        yield Control.LIMITS_MEMORY, Grade.PARTIAL, "what is swapped out is not bounded"
     count = spec.limits.processes
     if count is not None and not _bounds(report["processes"], count + _AGENTS):
         yield Control.LIMITS_PROCESSES, Grade.ABSENT, f"the limit of processes is {report['processes'] or 'not there'}"

@@ -9,6 +9,7 @@ box needs no task group of its own.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import struct
 import time
@@ -77,6 +78,7 @@ class Session:
         self._raw = bytearray()
         self._frames = bytearray()
         self._said = b""
+        self._put: Callable[[int, bytes], bool] = self._hold
         self._turn = anyio.Lock()
         self._sending = anyio.Lock()
         self._commands: dict[int, Remote] = {}
@@ -98,9 +100,7 @@ class Session:
         """
         return not self._commands
 
-    async def greet(
-        self, files: Mapping[str, str], places: tuple[str, ...], program: bytes
-    ) -> Mapping[str, Any]:
+    async def greet(self, files: Mapping[str, str], places: tuple[str, ...], program: bytes) -> Mapping[str, Any]:
         """
         What is in force in the container, once the agent runs.
 
@@ -179,6 +179,25 @@ class Session:
                 except (anyio.EndOfStream, anyio.ClosedResourceError, OSError):
                     self.is_lost = True
 
+    async def follow(self, put: Callable[[int, bytes], bool]) -> None:
+        """
+        Reads to the end of the stream of a container without an agent, or until *put* wants
+        no more of what comes on stdout (1) and stderr (2).
+        """
+        self._put, is_wanted = put, True
+        while is_wanted:
+            try:
+                is_wanted = self._split(await self._reader.receive())
+            except (anyio.EndOfStream, anyio.ClosedResourceError, OSError):
+                return
+
+    async def write(self, data: bytes) -> None:
+        """
+        Hands *data* to the input of a container without an agent.
+        """
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+            await self._writer.send(data)
+
     def forget(self, remote: Remote) -> None:
         """
         Takes no more notice of a command.
@@ -205,23 +224,33 @@ class Session:
             self.close()
 
     def _take(self, data: bytes) -> None:
+        self._split(data)
+        self._read_frames()
+
+    def _hold(self, stream: int, content: bytes) -> bool:
+        if stream == _STDERR:
+            self._said = (self._said + content)[-_LAST_WORDS:]
+        else:
+            self._frames += content
+        return True
+
+    def _split(self, data: bytes) -> bool:
         """
-        Takes the engine's own framing off, which tells stdout and stderr apart.
+        Takes the engine's own framing off, which tells stdout and stderr apart; whether
+        more is wanted.
 
         Source: Docker Engine API, ContainerAttach, "Stream format".
         """
         self._raw += data
+        is_wanted = True
         while len(self._raw) >= _ENGINE_HEAD.size:
             stream, length = _ENGINE_HEAD.unpack_from(self._raw)
             if len(self._raw) < _ENGINE_HEAD.size + length:
-                return
-            content = self._raw[_ENGINE_HEAD.size : _ENGINE_HEAD.size + length]
+                break
+            content = bytes(self._raw[_ENGINE_HEAD.size : _ENGINE_HEAD.size + length])
             del self._raw[: _ENGINE_HEAD.size + length]
-            if stream == _STDERR:
-                self._said = (self._said + bytes(content))[-_LAST_WORDS:]
-            else:
-                self._frames += content
-                self._read_frames()
+            is_wanted = self._put(stream, content) and is_wanted
+        return is_wanted
 
     def _read_frames(self) -> None:
         while len(self._frames) >= wire.HEAD.size:
@@ -250,4 +279,3 @@ class Session:
         elif kind == wire.FAILED:
             said = json.loads(content)
             remote.failure = (said["step"], said["errno"])
-

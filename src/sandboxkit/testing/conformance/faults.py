@@ -468,7 +468,9 @@ def _resumption(coroutine: Coroutine[Any, Any, object], waited_for: object) -> G
     return lambda: coroutine.send(value)
 
 
-async def cancelled(boxes: Boxes, spec: SandboxSpec, number: int, marker: str, prompt_s: float) -> tuple[bool, float | None]:
+async def cancelled(
+    boxes: Boxes, spec: SandboxSpec, number: int, marker: str, prompt_s: float
+) -> tuple[bool, float | None]:
     """
     Runs a command, cancelled at its *number*-th await: whether it came so far, and how many
     seconds later nothing of it ran any more.
@@ -498,9 +500,7 @@ def loop(request: pytest.FixtureRequest) -> str:
     return name
 
 
-def test_a_run_cancelled_at_any_await_ends_its_tree(
-    boxes: Boxes, ws: Path, loop: str, prompt_s: float
-) -> None:
+def test_a_run_cancelled_at_any_await_ends_its_tree(boxes: Boxes, ws: Path, loop: str, prompt_s: float) -> None:
     """
     A run is cancelled where its own task suspends for the first time, the second, and so
     on to the last: each time the command and what it left are gone within a second.
@@ -542,7 +542,7 @@ async def begun(ws: Path) -> None:
     """
     Returns once a command has begun: a box may take longer to come up than all passes.
     """
-    while not (ws / "begun").exists():
+    while not (ws / "begun").exists():  # noqa: ASYNC110 - a process of its own makes it
         await anyio.sleep(0.01)
 
 
@@ -584,9 +584,7 @@ def test_a_run_cancelled_after_any_pass_of_the_loop_ends_its_tree(
     assert (ws / "begun").exists(), "no run came so far as to start its command"
 
 
-def test_a_run_cancelled_at_any_moment_ends_its_tree(
-    boxes: Boxes, ws: Path, loop: str, prompt_s: float
-) -> None:
+def test_a_run_cancelled_at_any_moment_ends_its_tree(boxes: Boxes, ws: Path, loop: str, prompt_s: float) -> None:
     """
     Runs are cancelled at random moments within their first quarter of a second, alone
     and three at a time: each tree is gone within a second.
