@@ -168,7 +168,7 @@ class DockerSandbox(Sandbox):
             )
             key = json.dumps([config, sorted((facts.places or {}).items())], sort_keys=True)
             up = self._up.get(key)
-            if up is None or up.session.is_lost:
+            if up is None or not await up.session.is_alive():
                 await self._drop_idle()
                 up = self._up[key] = await self._started(config, facts)
             self._last = up

@@ -174,10 +174,7 @@ class Session:
                     return
                 if self.is_lost:
                     raise BrokerError("the container ended, or the engine went away, during the run")
-                try:
-                    self._take(await self._reader.receive())
-                except (anyio.EndOfStream, anyio.ClosedResourceError, OSError):
-                    self.is_lost = True
+                await self._once()
 
     async def follow(self, put: Callable[[int, bytes], bool]) -> None:
         """
@@ -197,6 +194,28 @@ class Session:
         """
         with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             await self._writer.send(data)
+
+    async def is_alive(self) -> bool:
+        """
+        Whether the stream has not ended, as far as can be seen without waiting.
+        """
+        if not self.is_lost and not self._turn.locked():
+            self._turn.acquire_nowait()
+            try:
+                with anyio.move_on_after(0):
+                    await self._once()
+            finally:
+                self._turn.release()
+        return not self.is_lost
+
+    async def _once(self) -> None:
+        """
+        Takes what has come. What the stream holds is read before this waits for anything.
+        """
+        try:
+            self._take(await self._reader.receive())
+        except (anyio.EndOfStream, anyio.ClosedResourceError, OSError):
+            self.is_lost = True
 
     def forget(self, remote: Remote) -> None:
         """
