@@ -17,13 +17,14 @@ import sys
 import zipfile
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import nox
 import nox.command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "venv"
@@ -41,6 +42,8 @@ PARALLEL = ("--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile")
 SPREAD = (*PARALLEL[:2], "--dist=worksteal")
 """For few files of many behaviours, some of which take long."""
 SUITE = (*PARALLEL, "--ignore=tests/conformance", "--ignore=tests/soak")
+ENGINES = ("tests/conformance/docker", "tests/backends/docker")
+"""What needs a container engine, which the session `docker` starts."""
 COPIED = ("tests", "examples", "docs", "benchmarks", "pyproject.toml", "README.md", "CHANGELOG.md")
 
 PLAIN_USER = "sandboxkit-test"
@@ -51,6 +54,7 @@ nox.options.sessions = [
     "typing",
     f"tests-{RUNNING}",
     "conformance",
+    "docker",
     "minimums",
     "docs",
     "wheel",
@@ -85,9 +89,16 @@ def has_library(name: str) -> bool:
     return True
 
 
-def missing_packages() -> list[str]:
+ENGINE_PACKAGES = {"docker.io": "dockerd", "busybox-static": "busybox"}
+"""Programs that the session `docker` needs besides, by Debian's names of their packages."""
+
+
+def missing_packages(others: Mapping[str, str]) -> list[str]:
     """
     Debian's names of what the tests need and this machine lacks.
+
+    Args:
+        others: Further programs that are needed, by package.
     """
     found = {
         "bash": shutil.which("bash"),
@@ -95,6 +106,7 @@ def missing_packages() -> list[str]:
         "git": shutil.which("git"),
         "libseccomp2": has_library("libseccomp.so.2"),
         "procps": shutil.which("pgrep"),
+        **{package: shutil.which(program) for package, program in others.items()},
     }
     if IS_ROOT:
         found |= {
@@ -110,11 +122,11 @@ def is_debian() -> bool:
     return bool({"debian", "ubuntu"} & {release["ID"], *release.get("ID_LIKE", "").split()})
 
 
-def prepare(session: nox.Session) -> None:
+def prepare(session: nox.Session, others: Mapping[str, str] = MappingProxyType({})) -> None:
     """
     Installs what is missing where that is possible, and says how otherwise.
     """
-    if sys.platform != "linux" or not (missing := missing_packages()):
+    if sys.platform != "linux" or not (missing := missing_packages(others)):
         return
     if not is_debian():
         session.error(f"install these with your package manager (Debian's names): {' '.join(missing)}")
@@ -124,7 +136,7 @@ def prepare(session: nox.Session) -> None:
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}
     session.run(*apt, "update", external=True, env=quiet)
     session.run(*apt, "install", "-y", "--no-install-recommends", *missing, external=True, env=quiet)
-    if still := missing_packages():
+    if still := missing_packages(others):
         session.error(f"still missing after the installation: {' '.join(still)}")
 
 
@@ -281,7 +293,23 @@ def conformance(session: nox.Session) -> None:
     """
     What every backend must keep, on each backend this machine can run.
     """
-    pytest_in_lanes(session, *SPREAD, "tests/conformance")
+    pytest_in_lanes(session, *SPREAD, "tests/conformance", "--ignore=tests/conformance/docker")
+
+
+@nox.session
+def docker(session: nox.Session) -> None:
+    """
+    Containers on an engine of one's own, which is stopped again and must have kept nothing.
+
+    In CI without what takes hundreds of containers. Needs root.
+    """
+    if sys.platform != "linux" or not IS_ROOT:
+        session.skip("only root can start an engine; run the tests of an own one with DOCKER_HOST and pytest")
+    prepare(session, ENGINE_PACKAGES)
+    session.install(f"{wheel(session)}[all]", *group("test"))
+    what = [*ENGINES, *(["--ignore=tests/conformance/docker/test_docker_long.py"] if IN_CI else [])]
+    env = {"SANDBOXKIT_REQUIRE": "docker"}
+    session.run("python", "tests/engine.py", "python", "-m", "pytest", *SPREAD, *what, *session.posargs, env=env)
 
 
 @nox.session
@@ -301,7 +329,8 @@ def lower_bounds() -> list[str]:
     """
     Each runtime dependency of pyproject.toml, pinned to the least version it allows.
     """
-    requirements = [*PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"]["bwrap"]]
+    extras = PROJECT["project"]["optional-dependencies"]
+    requirements = [*PROJECT["project"]["dependencies"], *extras["bwrap"], *extras["docker"]]
     return sorted(requirement.replace(">=", "==", 1) for requirement in requirements)
 
 

@@ -34,6 +34,7 @@ PLUGIN_PRIORITY = 9
 """The most a plug-in gets by itself; every built-in backend has more."""
 _BUBBLEWRAP_PRIORITY = 100
 _LANDLOCK_PRIORITY = 50
+_DOCKER_PRIORITY = 20
 _NAME = re.compile(r"[a-z][a-z0-9._-]{0,63}")
 _RESERVED = frozenset({"direct"})
 _DETECT_SECONDS = 10.0
@@ -474,12 +475,16 @@ def _builtin() -> tuple[_Entry, ...]:
     """
     One entry for the process, so that every registry shares what was found out.
     """
+    from sandboxkit.backends.docker import DockerBackend
+
+    docker = _Entry(DockerBackend(), "docker", _DOCKER_PRIORITY)
     if sys.platform != "linux":
-        return ()
+        return (docker,)
     from sandboxkit.backends.bubblewrap import BubblewrapBackend
     from sandboxkit.backends.landlock import LandlockBackend
 
     return (
         _Entry(BubblewrapBackend(), "bubblewrap", _BUBBLEWRAP_PRIORITY),
         _Entry(LandlockBackend(), "landlock", _LANDLOCK_PRIORITY),
+        docker,
     )
