@@ -363,6 +363,11 @@ def wheel_session(session: nox.Session) -> None:
     copy_tests(copy)
     with session.chdir(copy):
         session.run("sandboxkit", "demo")
+        # A package of somebody else, installed beside it.
+        plugin = "examples/backend_plugin"
+        session.install("--no-deps", plugin)
+        session.run("sandboxkit", "backends", "--allow", "queued")
+        session.run("python", "-m", "pytest", *SPREAD, f"{plugin}/tests{'/test_claims.py' * IN_CI}")
         # What is nearest to a user; the lanes of `tests` run all of it on this wheel.
         public = ("tests/cli", "tests/test_docs.py", "tests/test_examples.py", "tests/test_exports.py")
         session.run("python", "-m", "pytest", *PARALLEL, *public, *session.posargs)

@@ -5,8 +5,9 @@ The conformance suite, as every author of a backend runs it.
 from __future__ import annotations
 
 import pytest
-from sandboxkit.testing.conformance import *  # noqa: F403 - the behaviours are the tests
 from sandboxkit_queued import QueuedBackend
+
+from sandboxkit.testing.conformance import *  # noqa: F403 - the behaviours are the tests
 
 
 @pytest.fixture(scope="session")

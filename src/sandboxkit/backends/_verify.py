@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import shutil
 import tempfile
 import time
@@ -23,7 +22,6 @@ import anyio.abc
 
 from sandboxkit.errors import BrokerError, ProgramNotExecutableError, ProgramNotFoundError, SandboxError
 from sandboxkit.model import Control, FilesystemPolicy, Grade, Limits, SandboxSpec, is_inside
-from sandboxkit.process import interpreter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -194,6 +192,8 @@ async def _spec(backend: SandboxBackend, stage: _Stage) -> SandboxSpec:
 
 
 async def _carried_out(backend: SandboxBackend, spec: SandboxSpec, stage: _Stage, port: int) -> ExecResult:
+    from sandboxkit.process import interpreter  # this module is also imported where there is no POSIX
+
     try:
         python = interpreter()
     except BrokerError:
@@ -210,6 +210,8 @@ def _home() -> str:
 
 
 def _account_home() -> str:
+    import pwd
+
     try:
         return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:

@@ -87,9 +87,7 @@ def make_image(backend: DockerBackend) -> Iterator[Callable[[str, bytes], str]]:
     client.close()
 
 
-def _archive(
-    files: dict[str, str], links: dict[str, str], trees: dict[str, str] | None = None
-) -> bytes:
+def _archive(files: dict[str, str], links: dict[str, str], trees: dict[str, str] | None = None) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name in ("tmp", "proc", "dev", "sys", "etc"):

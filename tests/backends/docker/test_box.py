@@ -55,7 +55,7 @@ async def test_a_command_that_ends_leaves_the_others(backend: DockerBackend, spe
 
 
 async def test_streams_signals_and_descriptors(backend: DockerBackend, spec: SandboxSpec, tmp_path: Path) -> None:
-    with open(tmp_path / "out", "wb") as target:
+    with (tmp_path / "out").open("wb") as target:
         async with backend.open(spec) as box:
             async with box.start(["cat"], stdin=subprocess.PIPE) as process:
                 assert process.stdin is not None

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
+
 from sandboxkit.backends import Detection, Facts, Sandbox, SandboxBackend, hookimpl
 from sandboxkit.backends.bubblewrap import BubblewrapBackend
 
@@ -49,7 +50,7 @@ class QueuedBackend(SandboxBackend):
 
     @asynccontextmanager
     async def open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
-        while not self._free.acquire(blocking=False):
+        while not self._free.acquire(blocking=False):  # noqa: ASYNC110 - waits for other event loops too
             await anyio.sleep(POLL_SECONDS)
         try:
             async with self._inner.open(spec) as box:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from sandboxkit.backends._contract import Facts
-from sandboxkit.backends._survey import survey
 from sandboxkit.errors import SpecError
 from sandboxkit.model import is_inside
 
@@ -105,6 +104,8 @@ class DockerFacts(Facts):
         Raises:
             SpecError: See `survey`.
         """
+        from sandboxkit.backends._survey import survey  # POSIX only, as this module is not
+
         found = survey(spec, maps_ids=False)
         if not self.is_hosts_system:
             home = found.box_home
