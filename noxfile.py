@@ -41,7 +41,13 @@ PASSED_ON = ("CI", "SANDBOXKIT_REQUIRE", "SANDBOXKIT_SOAK_SECONDS", "SANDBOXKIT_
 PARALLEL = ("--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile")
 SPREAD = (*PARALLEL[:2], "--dist=worksteal")
 """For few files of many behaviours, some of which take long."""
-SUITE = (*PARALLEL, "--ignore=tests/conformance", "--ignore=tests/soak")
+SUITE = (
+    *PARALLEL,
+    "--ignore=tests/conformance",
+    "--ignore=tests/soak",
+    "--ignore=tests/backends/docker/test_box.py",
+    "--ignore=tests/backends/docker/test_janitor.py",
+)
 ENGINES = ("tests/conformance/docker", "tests/backends/docker")
 """What needs a container engine, which the session `docker` starts."""
 COPIED = ("tests", "examples", "docs", "benchmarks", "pyproject.toml", "README.md", "CHANGELOG.md")

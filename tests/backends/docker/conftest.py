@@ -4,12 +4,14 @@ The engine that the tests of this directory use, and images made without any reg
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import re
 import subprocess
 import sys
 import tarfile
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +35,18 @@ def anyio_backend() -> str:
     One event loop: the other one is tried by the conformance suite.
     """
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """
+    Collects what the SDK leaves open when it cannot connect, before it counts against
+    another test: `UnixHTTPConnection.connect` closes no socket on an error.
+    """
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture(scope="session")

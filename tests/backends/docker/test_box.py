@@ -183,3 +183,9 @@ async def test_a_copied_workspace_stays_in_the_container(python_image: str, ws: 
         assert await box.files.read(str(ws / "dir/file")) == b"changed"
         assert sorted(await box.files.list(str(ws))) == ["dir", "link"]
     assert (ws / "dir/file").read_text() == "of the host"
+
+
+async def test_a_copied_workspace_needs_python_in_the_image(shell_image: str) -> None:
+    detection = await DockerBackend(shell_image, workspace="copy").detect()
+    assert "has no python3" in detection.reason
+    assert "workspace='bind'" in detection.remedy

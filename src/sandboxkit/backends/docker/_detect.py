@@ -52,6 +52,12 @@ async def look(engine: Engine, settings: Settings, supervisors: dict[str, Superv
     image = await _image(engine, settings)
     if image not in supervisors:
         supervisors[image] = await engine.call("look into the image", lambda client: _supervisor(client, image))
+    if settings.workspace == "copy" and supervisors[image] != "python":
+        raise BackendUnavailableError(
+            NAME,
+            f"the image {settings.image!r} has no python3, which a copied workspace is unpacked by",
+            "use an image that has, or workspace='bind'",
+        )
     return _with(facts, image=image, supervisor=supervisors[image], interpreter="")
 
 
