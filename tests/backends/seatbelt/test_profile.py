@@ -46,7 +46,7 @@ class Reference:
         """
         Whether *operation* is allowed on *path*.
         """
-        verdict = None
+        verdict: bool | None = None
         for action, *words in self.rules:
             if action == "version":
                 continue
@@ -57,7 +57,7 @@ class Reference:
             elif any(fnmatchcase(operation, pattern) for pattern in operations) and (
                 not filters or any(self.fits(one, path, about) for one in filters)
             ):
-                verdict = action == "allow"
+                verdict = bool(action == "allow")
         assert verdict is not None, "a profile begins with a default"
         return verdict
 
@@ -77,7 +77,7 @@ class Reference:
                 root = self.text(rest[0])
                 return path == root or path.startswith(root.rstrip("/") + "/")
             case "remote":
-                return about.get("remote") == self.text(rest[1])
+                return bool(about.get("remote") == self.text(rest[1]))
             case "target":
                 return bool(about.get("target") == rest[0])
             case "sysctl-name" | "global-name" | "iokit-registry-entry-class":

@@ -40,12 +40,14 @@ class ActiveContainer:
         id: Its id.
         name: Its name.
         state: What the engine says of it: `created`, `running`, `exited`.
-        is_left: Whether the process that made it has ended.
+        pid: The process that made it, on its machine; None where the labels do not tell.
+        is_left: Whether that process has ended, as far as it is one of this machine.
     """
 
     id: str
     name: str
     state: str
+    pid: int | None
     is_left: bool
 
 
