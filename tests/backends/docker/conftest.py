@@ -62,6 +62,13 @@ def backend() -> DockerBackend:
     return found
 
 
+async def own_containers(backend: DockerBackend) -> list[str]:
+    """
+    The names of this process's containers; other tests run beside.
+    """
+    return [found.name for found in await backend.list_active() if found.pid == os.getpid()]
+
+
 @pytest.fixture
 def ws(tmp_path: Path) -> Path:
     """
@@ -128,7 +135,7 @@ def shell_image(make_image: Callable[..., str]) -> str:
         pytest.skip(f"not applicable: there is no {BUSYBOX} (Debian's busybox-static)")
     names = subprocess.run([BUSYBOX, "--list"], capture_output=True, text=True, check=True).stdout.split()
     links = {f"/bin/{name}": "busybox" for name in names if name != "busybox"}
-    return make_image("sandboxkit-test-sh", _archive({"/bin/busybox": BUSYBOX}, links), "ENV PATH=/bin")
+    return make_image(f"sandboxkit-test-sh-{os.getpid()}", _archive({"/bin/busybox": BUSYBOX}, links), "ENV PATH=/bin")
 
 
 @pytest.fixture(scope="session")
@@ -148,7 +155,7 @@ def python_image(make_image: Callable[..., str]) -> str:
         links = {f"/bin/{name}": "busybox" for name in ("sh", "cat", "ls", "rm", "id", "sleep")}
     archive = _archive(files, links, {f"/usr/local/lib/{version}": library})
     changes = ("ENV PATH=/usr/local/bin:/bin", "ENV PYTHONHOME=/usr/local")
-    return make_image("sandboxkit-test-python", archive, *changes)
+    return make_image(f"sandboxkit-test-python-{os.getpid()}", archive, *changes)
 
 
 def _standard(member: tarfile.TarInfo) -> tarfile.TarInfo | None:

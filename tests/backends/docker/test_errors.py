@@ -25,7 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(200)]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.timeout(200),
+    # The SDK closes no socket that it could not connect, and what is collected when is chance.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 NO_ENGINE = why_not() or ("" if os.environ.get("DOCKER_HOST") else "left to the session that has an engine")
 own_engine = pytest.mark.skipif(bool(NO_ENGINE), reason=f"not applicable: {NO_ENGINE}")

@@ -14,7 +14,7 @@ from sandboxkit.backends._contract import Detection, Facts, SandboxBackend
 from sandboxkit.backends.docker._enforcement import enforcement
 from sandboxkit.backends.docker._engine import NAME, Engine, address
 from sandboxkit.backends.docker._facts import DockerFacts, PullPolicy, Settings, Workspace
-from sandboxkit.backends.docker._labels import LABEL, is_left
+from sandboxkit.backends.docker._labels import LABEL, is_left, maker
 from sandboxkit.backends.docker._plan import launch_plan
 from sandboxkit.errors import BackendError, BackendUnavailableError, MissingExtraError, SpecError
 
@@ -268,7 +268,13 @@ class DockerBackend(SandboxBackend):
                 "list containers", lambda client: client.containers(all=True, filters={"label": LABEL})
             )
         return tuple(
-            ActiveContainer(row["Id"], row["Names"][0].lstrip("/"), row["State"], is_left(row["Labels"]))
+            ActiveContainer(
+                id=row["Id"],
+                name=row["Names"][0].lstrip("/"),
+                state=row["State"],
+                pid=maker(row["Labels"]),
+                is_left=is_left(row["Labels"]),
+            )
             for row in rows
         )
 

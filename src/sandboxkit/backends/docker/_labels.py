@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["LABEL", "Owner", "is_left", "own_labels"]
+__all__ = ["LABEL", "Owner", "is_left", "maker", "own_labels"]
 
 LABEL = "sandboxkit.box"
 _OWNER = "sandboxkit.owner"
@@ -82,6 +82,14 @@ def is_left(labels: Mapping[str, str]) -> bool:
         return False
     owner = Owner.parse(labels.get(_OWNER, ""))
     return owner is not None and owner.is_gone()
+
+
+def maker(labels: Mapping[str, str]) -> int | None:
+    """
+    The pid of the process that made a container, on its machine; None if it does not say.
+    """
+    owner = Owner.parse(labels.get(_OWNER, ""))
+    return owner.pid if owner else None
 
 
 @cache
