@@ -7,6 +7,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+import anyio
 import pytest
 from tests.conformance.deviations import DEVIATIONS, ROOT, USER
 
@@ -16,7 +17,7 @@ from sandboxkit.testing.conformance import asking_less
 from sandboxkit.testing.conformance._acts import IS_ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from sandboxkit.backends import SandboxBackend
 
@@ -33,6 +34,17 @@ def backend_factory() -> Callable[[], SandboxBackend]:
     What makes the backend.
     """
     return partial(asking_less, DockerBackend, ASKED_LESS)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def pruned() -> Iterator[None]:
+    """
+    Removes what an application that was killed while it made a container has left.
+    """
+    yield
+    backend = DockerBackend()
+    if anyio.run(backend.is_available):
+        anyio.run(backend.prune)
 
 
 @pytest.fixture(scope="session")

@@ -272,7 +272,9 @@ async def test_many_runs_leave_nothing(boxes: Boxes, ws: Path, private_tmp: Path
     await batch(run_count // 4)
     after = await Held.at_rest()
     assert len(groups_of(children_of(os.getpid()))) == len(groups)
-    assert (after.descriptors, after.processes) == (before.descriptors, before.processes)
+    # Fewer where the process that starts commands has left meanwhile, being idle.
+    assert after.descriptors <= before.descriptors
+    assert after.processes <= before.processes
     assert after.resident_kb - before.resident_kb < KEPT_KB, (before, after)
     assert Traces.of(private_tmp, ws) == names
     descriptor = os.open(os.devnull, os.O_RDONLY)
