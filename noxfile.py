@@ -17,13 +17,14 @@ import sys
 import zipfile
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import nox
 import nox.command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "venv"
@@ -40,7 +41,15 @@ PASSED_ON = ("CI", "SANDBOXKIT_REQUIRE", "SANDBOXKIT_SOAK_SECONDS", "SANDBOXKIT_
 PARALLEL = ("--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile")
 SPREAD = (*PARALLEL[:2], "--dist=worksteal")
 """For few files of many behaviours, some of which take long."""
-SUITE = (*PARALLEL, "--ignore=tests/conformance", "--ignore=tests/soak")
+SUITE = (
+    *PARALLEL,
+    "--ignore=tests/conformance",
+    "--ignore=tests/soak",
+    "--ignore=tests/backends/docker/test_box.py",
+    "--ignore=tests/backends/docker/test_janitor.py",
+)
+ENGINES = ("tests/conformance/docker", "tests/backends/docker")
+"""What needs a container engine, which the session `docker` starts."""
 COMPILED = (
     "tests/shell",
     "tests/policy",
@@ -58,6 +67,7 @@ nox.options.sessions = [
     "typing",
     f"tests-{RUNNING}",
     "conformance",
+    "docker",
     "minimums",
     "docs",
     "wheel",
@@ -92,9 +102,16 @@ def has_library(name: str) -> bool:
     return True
 
 
-def missing_packages() -> list[str]:
+ENGINE_PACKAGES = {"docker.io": "dockerd", "busybox-static": "busybox"}
+"""Programs that the session `docker` needs besides, by Debian's names of their packages."""
+
+
+def missing_packages(others: Mapping[str, str]) -> list[str]:
     """
     Debian's names of what the tests need and this machine lacks.
+
+    Args:
+        others: Further programs that are needed, by package.
     """
     found = {
         "bash": shutil.which("bash"),
@@ -102,6 +119,7 @@ def missing_packages() -> list[str]:
         "git": shutil.which("git"),
         "libseccomp2": has_library("libseccomp.so.2"),
         "procps": shutil.which("pgrep"),
+        **{package: shutil.which(program) for package, program in others.items()},
     }
     if IS_ROOT:
         found |= {
@@ -117,11 +135,11 @@ def is_debian() -> bool:
     return bool({"debian", "ubuntu"} & {release["ID"], *release.get("ID_LIKE", "").split()})
 
 
-def prepare(session: nox.Session) -> None:
+def prepare(session: nox.Session, others: Mapping[str, str] = MappingProxyType({})) -> None:
     """
     Installs what is missing where that is possible, and says how otherwise.
     """
-    if sys.platform != "linux" or not (missing := missing_packages()):
+    if sys.platform != "linux" or not (missing := missing_packages(others)):
         return
     if not is_debian():
         session.error(f"install these with your package manager (Debian's names): {' '.join(missing)}")
@@ -131,7 +149,7 @@ def prepare(session: nox.Session) -> None:
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}
     session.run(*apt, "update", external=True, env=quiet)
     session.run(*apt, "install", "-y", "--no-install-recommends", *missing, external=True, env=quiet)
-    if still := missing_packages():
+    if still := missing_packages(others):
         session.error(f"still missing after the installation: {' '.join(still)}")
 
 
@@ -288,7 +306,23 @@ def conformance(session: nox.Session) -> None:
     """
     What every backend must keep, on each backend this machine can run.
     """
-    pytest_in_lanes(session, *SPREAD, "tests/conformance")
+    pytest_in_lanes(session, *SPREAD, "tests/conformance", "--ignore=tests/conformance/docker")
+
+
+@nox.session
+def docker(session: nox.Session) -> None:
+    """
+    Containers on an engine of one's own, which is stopped again and must have kept nothing.
+
+    In CI without what takes hundreds of containers. Needs root.
+    """
+    if sys.platform != "linux" or not IS_ROOT:
+        session.skip("only root can start an engine; run the tests of an own one with DOCKER_HOST and pytest")
+    prepare(session, ENGINE_PACKAGES)
+    session.install(f"{wheel(session)}[all]", *group("test"))
+    what = [*ENGINES, *(["--ignore=tests/conformance/docker/test_docker_long.py"] if IN_CI else [])]
+    env = {"SANDBOXKIT_REQUIRE": "docker"}
+    session.run("python", "tests/engine.py", "python", "-m", "pytest", *SPREAD, *what, *session.posargs, env=env)
 
 
 @nox.session
@@ -309,7 +343,7 @@ def lower_bounds() -> list[str]:
     Each runtime dependency of pyproject.toml, pinned to the least version it allows.
     """
     extras = PROJECT["project"]["optional-dependencies"]
-    requirements = [*PROJECT["project"]["dependencies"], *extras["bwrap"], *extras["egress"]]
+    requirements = [*PROJECT["project"]["dependencies"], *extras["bwrap"], *extras["egress"], *extras["docker"]]
     return sorted(requirement.replace(">=", "==", 1) for requirement in requirements)
 
 
@@ -342,6 +376,11 @@ def wheel_session(session: nox.Session) -> None:
     copy_tests(copy)
     with session.chdir(copy):
         session.run("sandboxkit", "demo")
+        # A package of somebody else, installed beside it.
+        plugin = "examples/backend_plugin"
+        session.install("--no-deps", plugin)
+        session.run("sandboxkit", "backends", "--allow", "queued")
+        session.run("python", "-m", "pytest", *SPREAD, f"{plugin}/tests{'/test_claims.py' * IN_CI}")
         # What is nearest to a user; the lanes of `tests` run all of it on this wheel.
         command_line = ("tests/cli/test_main.py", "tests/cli/test_check.py")
         public = (*command_line, "tests/test_docs.py", "tests/test_examples.py", "tests/test_exports.py")

@@ -72,7 +72,9 @@ SHOWN = {
 
 
 def test_every_example_is_listed() -> None:
-    assert {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py")} == SHOWN.keys()
+    own_package = EXAMPLES / "backend_plugin"  # installed and tested by the session that tries the wheel
+    programs = {path for path in EXAMPLES.rglob("*.py") if own_package not in path.parents}
+    assert {str(path.relative_to(EXAMPLES)) for path in programs} == SHOWN.keys()
 
 
 @pytest.mark.requires("bubblewrap")

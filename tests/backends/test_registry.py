@@ -426,11 +426,12 @@ def test_a_verification_never_raises_a_grade() -> None:
 
 def test_the_default_registry_shares_what_was_found_out() -> None:
     one, two = SandboxRegistry.default(), SandboxRegistry.default()
-    assert [entry.name for entry in one._entries] == ["bubblewrap", "landlock"]
+    builtin = ["bubblewrap", "landlock", "docker"]
+    assert [entry.name for entry in one._entries] == builtin
     assert one._entries[0] is two._entries[0]
     two.register(backend("mine"), 500)
-    assert [entry.name for entry in one._entries] == ["bubblewrap", "landlock"]
-    assert [entry.name for entry in two._entries] == ["mine", "bubblewrap", "landlock"]
+    assert [entry.name for entry in one._entries] == builtin
+    assert [entry.name for entry in two._entries] == ["mine", *builtin]
 
 
 def test_the_contract_cannot_be_half_kept() -> None:

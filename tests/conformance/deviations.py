@@ -128,10 +128,34 @@ _LANDLOCK_USER: Final[Mapping[str, str]] = {
     "no_new_privs keeps every program from gaining from it",
 }
 
+_AS_BOUND = "an engine binds a directory as it is, so root's own take root: process.isolation is partial"
+
+_DOCKER: Final[Mapping[str, str]] = {
+    "the_run_directory_is_empty": "/run is; of /sys the names at the top are seen, and nothing in them but the container's own "
+    "control groups, which its supervisor reads",
+    "the_device_directory_is_small": "it also has /dev/mqueue, the container's own, which the engine mounts always",
+    "every_mount_is_without_setuid_and_devices": "an engine mounts its root and binds without these flags; no_new_privs keeps "
+    "programs from gaining rights, and the control group of devices refuses others than the usual ones",
+    "processes_of_the_host_are_not_seen": "they are not; but the command is not number 2: the number of a container's first "
+    "command depends on what the engine did before it",
+    "the_limits_are_the_specs": "processes are counted by the container's control group and not by RLIMIT_NPROC, which would "
+    "count those of other containers too",
+}
+_DOCKER_ROOT: Final[Mapping[str, str]] = {
+    "the_default_spec_is_met": _AS_BOUND,
+    "the_command_is_not_root_to_itself": _AS_BOUND,
+    "the_host_sees_an_unprivileged_user": _AS_BOUND,
+    "the_boxs_first_process_gives_nothing_away": f"the numbers of its descriptors are root's to list, what they lead to is not. {_AS_BOUND}",
+    "the_box_has_no_other_place_to_write": f"/dev is in memory, at most 64 MiB, and root's. {_AS_BOUND}",
+    "a_device_that_lies_in_the_workspace_is_not_opened": f"one of the usual ones (null, zero, random) is what its mode says; the "
+    f"control group of devices refuses all others. {_AS_BOUND}",
+}
+
 DEVIATIONS: Final[Mapping[str, Mapping[str, Mapping[str, str]]]] = {
     "bubblewrap": {
         ROOT: {},
         USER: {},
     },
+    "docker": {ROOT: {**_DOCKER, **_DOCKER_ROOT}, USER: _DOCKER},
     "landlock": {ROOT: {**_LANDLOCK, **_LANDLOCK_ROOT}, USER: {**_LANDLOCK, **_LANDLOCK_USER}},
 }

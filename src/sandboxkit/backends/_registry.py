@@ -36,6 +36,7 @@ PLUGIN_PRIORITY = 9
 _BUBBLEWRAP_PRIORITY = 100
 _LANDLOCK_PRIORITY = 50
 _SEATBELT_PRIORITY = 100
+_DOCKER_PRIORITY = 20
 _NAME = re.compile(r"[a-z][a-z0-9._-]{0,63}")
 _RESERVED = frozenset({"direct"})
 _DETECT_SECONDS = 10.0
@@ -524,16 +525,24 @@ def _builtin() -> tuple[_Entry, ...]:
     """
     One entry for the process, so that every registry shares what was found out.
     """
+    docker = _Entry(_docker, "docker", _DOCKER_PRIORITY)
     if sys.platform == "darwin":
         from sandboxkit.backends.seatbelt import SeatbeltBackend
 
-        return (_Entry(SeatbeltBackend(), "seatbelt", _SEATBELT_PRIORITY),)
+        return _Entry(SeatbeltBackend(), "seatbelt", _SEATBELT_PRIORITY), docker
     if sys.platform != "linux":
-        return ()
+        return (docker,)
     return (
         _Entry(_bubblewrap, "bubblewrap", _BUBBLEWRAP_PRIORITY),
         _Entry(_landlock, "landlock", _LANDLOCK_PRIORITY),
+        docker,
     )
+
+
+def _docker() -> SandboxBackend:
+    from sandboxkit.backends.docker import DockerBackend
+
+    return DockerBackend()
 
 
 def _bubblewrap() -> SandboxBackend:

@@ -24,7 +24,6 @@ import anyio.abc
 from sandboxkit.backends._verification import VERIFIED, Finding, Verification
 from sandboxkit.errors import BrokerError, ProgramNotExecutableError, ProgramNotFoundError, SandboxError
 from sandboxkit.model import Control, FilesystemPolicy, Grade, Limits, SandboxSpec, is_inside
-from sandboxkit.process import interpreter
 
 if sys.platform != "win32":
     import pwd
@@ -149,6 +148,8 @@ async def _spec(backend: SandboxBackend, stage: _Stage) -> SandboxSpec:
 
 
 async def _carried_out(backend: SandboxBackend, spec: SandboxSpec, stage: _Stage, port: int) -> ExecResult:
+    from sandboxkit.process import interpreter  # this module is also imported where there is no POSIX
+
     try:
         python = interpreter()
     except BrokerError:

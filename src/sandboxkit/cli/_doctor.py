@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from sandboxkit.backends import default_registry, list_sandbox_backends
+from sandboxkit.backends import PLUGIN_PRIORITY, SandboxRegistry, default_registry, list_sandbox_backends
+from sandboxkit.backends._plugins import plugin_backends
 from sandboxkit.cli._exit import Exit
 from sandboxkit.cli._machine import machine, own_code_inside
 from sandboxkit.cli._output import enforcement_table, printable, say, table
+from sandboxkit.errors import PluginError
 from sandboxkit.model import SandboxSpec
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from sandboxkit.backends import BackendStatus
     from sandboxkit.cli._report import Report
@@ -25,14 +28,35 @@ if TYPE_CHECKING:
 __all__ = ["backends", "doctor"]
 
 
-def backends(_options: argparse.Namespace, report: Report) -> int:
+def backends(options: argparse.Namespace, report: Report) -> int:
     """
-    Prints one line for each backend.
+    Prints one line for each backend, those of the allowed plug-ins too. A plug-in that
+    cannot be loaded is named with its reason and changes nothing for the others; it ends with
+    1 then.
     """
-    found = anyio.run(list_sandbox_backends)
+    registry, problems = _with_plugins(options.allow)
+    found = anyio.run(registry.list)
     if not report.is_json:
         say(_overview(found))
-    return report.done(Exit.DONE, "done", {"backends": [status.to_dict() for status in found]})
+        for problem in problems.values():
+            say(f"\nnot loaded: {printable(problem)}")
+    code = Exit.FOUND_WANTING if problems else Exit.DONE
+    return report.done(code, code.status, {"backends": [status.to_dict() for status in found], "not_loaded": problems})
+
+
+def _with_plugins(names: Sequence[str]) -> tuple[SandboxRegistry, dict[str, str]]:
+    """
+    The built-in backends and those of the plug-ins *names*; and why the others of them
+    cannot be had.
+    """
+    registry, problems = SandboxRegistry.default(), {}
+    for name in dict.fromkeys(names):
+        try:
+            for backend, priority in plugin_backends(name):
+                registry.register(backend, min(priority, PLUGIN_PRIORITY))
+        except PluginError as exc:
+            problems[name] = str(exc)
+    return registry, problems
 
 
 def doctor(_options: argparse.Namespace, report: Report) -> int:

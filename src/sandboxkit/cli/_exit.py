@@ -71,10 +71,10 @@ exit codes:
   141  whoever read the output has gone
   `check` and `explain` end with 0, or with the code from 119 to 123 that `run` would give.
   `doctor`, `demo`, `audit verify`, `policy lint` and `policy test` end with 1 where
-  something is wanting, `learn` where the command does not pass, `audit grep` and
-  `policy show` where nothing fits, and `policy replay` where --fail-on says so. `eval` and
-  `render` end with 1 where what they evaluate raises, and with 119, 120, 122 or 124 as
-  their help says.
+  something is wanting, `backends` where a plug-in cannot be loaded, `learn` where the
+  command does not pass, `audit grep` and `policy show` where nothing fits, and `policy
+  replay` where --fail-on says so. `eval` and `render` end with 1 where what they evaluate
+  raises, and with 119, 120, 122 or 124 as their help says.
 Codes 118 to 125 are always ours, so a command cannot pass its failure off as sandboxkit's,
 nor the other way round. With --json one object on stdout says the same, and more;
 --status-fd N writes it, without the output, to descriptor N.

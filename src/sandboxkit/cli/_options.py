@@ -48,7 +48,14 @@ def parser() -> Parser:
     add_grant_arguments(verbs)
     add_eval_arguments(verbs)
     verbs.add("doctor", "look at this machine, with remedies", _DOCTOR)
-    verbs.add("backends", "list the backends", _BACKENDS)
+    backends = verbs.add("backends", "list the backends", _BACKENDS)
+    backends.add_argument(
+        "--allow",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="also load the plug-in NAME of an installed package, which runs its code; may be given again",
+    )
     verbs.add("demo", "show it at work, and check it", _DEMO)
     completion = verbs.add("completion", "complete the command line in a shell", _COMPLETION, takes="SHELL")
     completion.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
@@ -148,7 +155,8 @@ Looks at the machine and at every backend, and says how to mend what is missing.
 Ends with 1 if no backend is available.
 """
 _BACKENDS = """\
-Lists the backends in the order they are preferred.
+Lists the backends in the order they are preferred. Those of other packages are there
+only where --allow names them. Ends with 1 if one of these cannot be loaded.
 """
 _DEMO = """\
 Runs a few commands in a temporary directory of its own that show what is allowed, boxed

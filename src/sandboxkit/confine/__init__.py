@@ -7,6 +7,7 @@ from sandboxkit.confine._alone_filter import AF_INET, AF_INET6, AF_NETLINK, AF_U
 from sandboxkit.confine._code import child_code
 from sandboxkit.confine._landlock import ABI, AbiLevel, FsAccess, NetAccess, Scope, landlock_rules
 from sandboxkit.confine._narrow import CONVERSATION_FD, narrow_filters
+from sandboxkit.confine._profile import seccomp_profile
 from sandboxkit.confine._rlimits import rlimits
 from sandboxkit.confine._rules import calls
 from sandboxkit.confine._seccomp import ARCHITECTURES, seccomp_filter
@@ -33,4 +34,5 @@ __all__ = [
     "narrow_filters",
     "rlimits",
     "seccomp_filter",
+    "seccomp_profile",
 ]

@@ -33,6 +33,7 @@ FIXTURES: Final = (
     "crash_count",
     "home",
     "outside",
+    "prompt_s",
     "repository",
     "run_count",
     "state",
@@ -179,6 +180,15 @@ def run_count() -> int:
     How many runs must leave nothing.
     """
     return 200
+
+
+@pytest.fixture(scope="session")
+def prompt_s() -> float:
+    """
+    How many seconds what a cancelled run started may go on. A backend whose boxes another
+    program makes and ends may need more, and says so by a fixture of its own.
+    """
+    return 1.0
 
 
 @pytest.fixture

@@ -1,0 +1,668 @@
+"""
+An open box: a container that is kept, and commands that its agent starts in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.abc
+
+from sandboxkit.backends._contract import PIPE, BoxProcess, Sandbox
+from sandboxkit.backends._journal import Journal
+from sandboxkit.backends._protection import violations
+from sandboxkit.backends.docker import _agent as wire
+from sandboxkit.backends.docker._container import Container
+from sandboxkit.backends.docker._copy import copy_in
+from sandboxkit.backends.docker._enforcement import enforcement
+from sandboxkit.backends.docker._engine import NAME
+from sandboxkit.backends.docker._labels import own_labels
+from sandboxkit.backends.docker._plan import container, order, shown_tree
+from sandboxkit.backends.docker._readback import held, misplaced
+from sandboxkit.backends.docker._scratch import make_ways
+from sandboxkit.confine import ARCHITECTURES, seccomp_filter
+from sandboxkit.errors import (
+    BackendError,
+    BackendUnavailableError,
+    BrokerError,
+    CommandError,
+    EnforcementError,
+    ProgramNotExecutableError,
+    ProgramNotFoundError,
+    SetupError,
+    SpecError,
+)
+from sandboxkit.model import ExecResult, Invocation, Termination, Usage
+from sandboxkit.process import PipeReader, PipeWriter, open_streams
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+
+    from sandboxkit.backends.docker._engine import Engine
+    from sandboxkit.backends.docker._facts import DockerFacts
+    from sandboxkit.backends.docker._session import Remote, Session
+    from sandboxkit.model import Enforcement, SandboxSpec, Violation
+    from sandboxkit.process import Streams
+
+__all__ = ["DockerSandbox", "agent_command"]
+
+_KILL_FACTOR, _KILL_FLOOR = 16, 1 << 20
+_ACK_BYTES = wire.WINDOW // 4
+_OUTSIDE_GRACE = 5.0
+"""Seconds after the deadline inside until the container is removed from outside."""
+_END_SECONDS = 10.0
+_NO_EXPLAIN = "a container engine tells nothing of refused calls"
+_SIGKILL, _SIGXCPU = 9, 24
+_CPU_REPORTED = 0.5
+_BY_US = (Termination.TIMED_OUT, Termination.OUTPUT_LIMIT, Termination.KILLED)
+_KEPT = (0, 1, 2)
+"""RLIMIT_CPU, RLIMIT_FSIZE and RLIMIT_DATA: the application's own hold in the box too."""
+_WRONG_PLACE = (
+    "the engine sees something else there than this machine does: it is on another machine, or a link was put there; "
+    "use an engine of this machine, or DockerBackend(workspace='copy') with an image"
+)
+
+
+def agent_command(python: str) -> tuple[str, ...]:
+    """
+    The first process of a container: the agent, read by *python*.
+    """
+    with open(wire.__file__, encoding="utf-8") as file:
+        return (python, "-I", "-S", "-c", file.read())
+
+
+@dataclass(slots=True)
+class _Up:
+    container: Container
+    enforcement: Enforcement
+
+    @property
+    def session(self) -> Session:
+        return self.container.session
+
+
+class DockerSandbox(Sandbox):
+    """
+    A box in one container. Its commands share it, with all that is in its memory: `/tmp`
+    and the home last as long as the box. The host is looked at anew for each command; where
+    that shows something new to protect, the next command gets a new container.
+
+    Args:
+        engine: The engine.
+        spec: What the box may do.
+        facts: From `detect(spec)`.
+        image: The image's id.
+        scratch: A directory of the box's own on the host.
+    """
+
+    def __init__(self, engine: Engine, spec: SandboxSpec, facts: DockerFacts, image: str, scratch: str) -> None:
+        self._engine = engine
+        self._spec = spec
+        self._facts = facts
+        self._image = image
+        self._scratch = scratch
+        self._up: dict[str, _Up] = {}
+        self._last: _Up | None = None
+        self._opening = anyio.Lock()
+        self._is_closed = False
+
+    @property
+    def spec(self) -> SandboxSpec:
+        """
+        What the box may do.
+        """
+        return self._spec
+
+    @property
+    def enforcement(self) -> Enforcement:
+        """
+        What is enforced: as read back in the container once there is one.
+        """
+        return self._last.enforcement if self._last else enforcement(self._spec, self._facts)
+
+    @property
+    def containers(self) -> tuple[str, ...]:
+        """
+        The ids of its containers.
+        """
+        return tuple(up.container.ident for up in self._up.values())
+
+    async def close(self) -> None:
+        """
+        Ends everything in it; nothing is left on the engine.
+        """
+        self._is_closed = True
+        found, self._up = tuple(self._up.values()), {}
+        for up in found:
+            await up.container.close()
+
+    # -- containers ----------------------------------------------------------------
+
+    async def ready(self) -> tuple[_Up, DockerFacts]:
+        """
+        A container for the next command, and the host as it is now.
+
+        Raises:
+            BackendError: The box was closed.
+            EnforcementError: What was read back is less than the spec requires.
+            SetupError: The container did not come up.
+        """
+        if self._is_closed:
+            raise BackendError("this box is closed; open another for more commands")
+        async with self._opening:
+            facts = self._facts.surveyed(self._spec)
+            config = container(
+                self._spec,
+                facts,
+                image=self._image,
+                labels=own_labels(),
+                scratch=self._scratch,
+                command=agent_command(self._python()),
+            )
+            key = json.dumps([config, sorted((facts.places or {}).items())], sort_keys=True)
+            up = self._up.get(key)
+            if up is None or not await up.session.is_alive():
+                await self._drop_idle()
+                up = self._up[key] = await self._started(config, facts)
+            self._last = up
+            return up, facts
+
+    def _python(self) -> str:
+        return self._facts.interpreter if self._facts.is_hosts_system else "python3"
+
+    async def _drop_idle(self) -> None:
+        for key, up in tuple(self._up.items()):
+            if up.session.is_idle:
+                del self._up[key]
+                await up.container.close()
+
+    async def _started(self, config: dict[str, Any], facts: DockerFacts) -> _Up:
+        make_ways(self._scratch, self._spec, facts)
+        made = await Container.start(self._engine, config)
+        try:
+            bound = () if facts.settings.workspace == "copy" else tuple(facts.places or {})
+            report = await made.greet(self._files(facts), bound, self._filter(facts))
+            if wrong := misplaced(facts, bound, report):
+                raise SetupError(NAME, f"{', '.join(map(repr, wrong))}: {_WRONG_PLACE}")
+            found = held(enforcement(self._spec, facts), self._spec, facts, report)
+            if missing := found.missing(self._spec.requirements()):
+                raise EnforcementError({NAME: f"{'; '.join(missing)}; list in allow_degraded what may hold less well"})
+            up = _Up(made, found)
+            if facts.settings.workspace == "copy":
+                await copy_in(made.session, self._spec, facts, self._python())
+        except BaseException:
+            await made.close()
+            raise
+        return up
+
+    def _filter(self, facts: DockerFacts) -> bytes:
+        if facts.machine not in ARCHITECTURES or not facts.has_seccomp:
+            return b""
+        return seccomp_filter(
+            facts.machine,
+            allow_ptrace=self._spec.process.allow_ptrace,
+            allow_nested_userns=self._spec.process.allow_nested_userns,
+        )
+
+    def _files(self, facts: DockerFacts) -> dict[str, str]:
+        tree, survey = shown_tree(self._spec, facts)
+        settings = f"{survey.box_home}/.gitconfig"
+        shown = survey.git_identity and facts.is_hosts_system and tree.nodes.get(survey.box_home)
+        return {settings: survey.git_identity.decode(errors="surrogateescape")} if shown else {}
+
+    # -- commands ------------------------------------------------------------------
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes | None = None,
+        cwd: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - a deadline is part of the result, not an exception
+        environment: Mapping[str, str] | None = None,
+        explain: bool = False,
+        discard: bool = False,
+    ) -> ExecResult:
+        """
+        Runs *argv* to its end; see `Sandbox.run`.
+
+        Raises:
+            BackendError: *discard* was asked for; a copied workspace is what comes nearest.
+            BackendUnavailableError: The engine or the container went away.
+        """
+        if discard:
+            raise BackendError(
+                "docker cannot discard what a command writes to a bound directory; use DockerBackend(workspace='copy')"
+            )
+        up, facts = await self.ready()
+        bound = self._spec.timeout(timeout)
+        told = self._order(self._invocation(argv, cwd, environment), facts, bound)
+        kept = _Kept(self._spec.limits.max_output_bytes)
+        journal = Journal(self._watched(facts))
+        try:
+            ended_outside = await self._followed(up, told, stdin, kept, bound)
+        finally:
+            found = violations(self._watched(facts))
+            journal.close()
+        remote = kept.remote
+        if remote is None or (remote.end is None and not ended_outside):
+            raise BrokerError("the command was not followed to its end")
+        return _result(remote, up.enforcement, self._spec, kept, found, ended_outside=ended_outside, explain=explain)
+
+    def _watched(self, facts: DockerFacts) -> tuple[Any, ...]:
+        return facts.survey.watched if facts.survey and facts.settings.workspace == "bind" else ()
+
+    def _invocation(self, argv: Sequence[str], cwd: str | None, environment: Mapping[str, str] | None) -> Invocation:
+        words = tuple(argv)
+        if not words or not words[0]:
+            raise CommandError("it is empty; name a program")
+        if any("\0" in word for word in words):
+            raise CommandError("a word holds a NUL byte, which no program can be given")
+        passed = self._spec.environment.apply(os.environ) if environment is None else environment
+        return Invocation(words, tuple(passed.items()), cwd)
+
+    def _order(self, invocation: Invocation, facts: DockerFacts, timeout: float | None) -> dict[str, Any]:
+        told = order(invocation, self._spec, facts, timeout)
+        return {**told, "rlimits": _under_callers(told["rlimits"])}
+
+    async def _followed(
+        self, up: _Up, told: dict[str, Any], stdin: bytes | None, kept: _Kept, bound: float | None
+    ) -> bool:
+        """
+        Follows one command to its end. Whether it had to be ended from outside.
+        """
+        session = up.session
+        remote = kept.remote = await session.order(told, kept.put)
+        failure: BaseException | None = None
+        with anyio.move_on_after(None if bound is None else bound + _OUTSIDE_GRACE) as scope:
+            try:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(_feed, session, remote, stdin)
+                    try:
+                        await kept.follow(session)
+                    except BrokerError as exc:
+                        failure = exc
+                    tasks.cancel_scope.cancel()
+            except BaseException:
+                await self._ended(up, remote)
+                raise
+        if scope.cancelled_caught:
+            await self._ended(up, remote)
+            await up.container.close()
+            session.forget(remote)
+            return True
+        session.forget(remote)
+        if failure is not None:
+            await self._tell_apart(up, remote, failure)
+        if remote.failure:
+            raise _launch_error(*remote.failure, told)
+        return False
+
+    async def _tell_apart(self, up: _Up, remote: Remote, failure: BaseException) -> None:
+        """
+        The stream has ended. Where the engine still answers, the container has: a command
+        can bring that about, by the limits of the first process, which has its user.
+
+        Raises:
+            BackendUnavailableError: The engine went away.
+        """
+        await up.container.close()
+        try:
+            await self._engine.call("answer", lambda client: client.ping())
+        except BackendUnavailableError:
+            raise self._lost(up) from failure
+        remote.end = {"code": None, "signal": None, "ended": Termination.KILLED.value}
+
+    async def _ended(self, up: _Up, remote: Remote) -> None:
+        """
+        Ends a command nobody waits for any more; the container too where that fails.
+        """
+        if remote.is_over:
+            return
+        with anyio.CancelScope(shield=True):
+            with anyio.move_on_after(_END_SECONDS), contextlib.suppress(BrokerError):
+                remote.on_output = lambda kind, data: None
+                await up.session.kill(remote, Termination.KILLED.value)
+                await up.session.until(lambda: remote.is_over)
+            up.session.forget(remote)
+            if not remote.is_over:
+                await up.container.close()
+
+    def _lost(self, up: _Up) -> BackendUnavailableError:
+        said = f" ({up.session.said[-300:]})" if up.session.said else ""
+        return BackendUnavailableError(
+            NAME,
+            f"{self._engine.host}: the engine went away during the run, and the box with it{said}",
+            "what the command did until then stays; look at the engine's log, then run it again",
+        )
+
+    @contextlib.asynccontextmanager
+    async def start(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: int | None = None,
+        stdout: int | None = PIPE,
+        stderr: int | None = PIPE,
+        pass_fds: Collection[int] = (),
+        cwd: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        explain: bool = False,
+    ) -> AsyncIterator[DockerProcess]:
+        """
+        Starts *argv* and hands out its streams; see `Sandbox.start`. What goes to a
+        descriptor is carried there by this process.
+
+        Raises:
+            BackendError: *pass_fds* names descriptors: none reaches a container.
+        """
+        if pass_fds:
+            raise BackendError("descriptors cannot be handed into a container; use files, or the three streams")
+        if any(fd is not None and fd >= 0 and os.isatty(fd) for fd in (stdin, stdout, stderr)):
+            raise SpecError("a terminal cannot be handed into a container; hand in a pipe")
+        up, facts = await self.ready()
+        told = self._order(self._invocation(argv, cwd, environment), facts, self._spec.limits.wall)
+        journal = Journal(self._watched(facts))
+        try:
+            async with open_streams(stdin, stdout, stderr) as streams, _ungrouped() as tasks:
+                pipes = _Pipes(up.session)
+                remote = await up.session.order(told, pipes.put)
+                process = DockerProcess(self, up, remote, told, streams, tasks, facts, explain=explain)
+                try:
+                    pipes.carry(
+                        tasks, remote, streams.stdin_fd, {wire.OUT: streams.stdout_fd, wire.ERR: streams.stderr_fd}
+                    )
+                    streams.close_far_ends()
+                    yield process
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await self._ended(up, remote)
+                        up.session.forget(remote)
+                    tasks.cancel_scope.cancel()
+        finally:
+            violations(self._watched(facts))
+            journal.close()
+
+
+def _under_callers(rows: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """
+    Limits of one process, each no higher than this application's own.
+    """
+    import resource
+
+    found = dict(rows)
+    own = {what: resource.getrlimit(what)[1] for what in (*found, *_KEPT)}
+    return [
+        [what, min(bound for bound in (found.get(what), mine) if bound not in (None, resource.RLIM_INFINITY))]
+        for what, mine in own.items()
+        if what in found or mine != resource.RLIM_INFINITY
+    ]
+
+
+@contextlib.asynccontextmanager
+async def _ungrouped() -> AsyncIterator[anyio.abc.TaskGroup]:
+    """
+    A task group out of which a single error comes as itself.
+    """
+    try:
+        async with anyio.create_task_group() as tasks:
+            yield tasks
+    except BaseExceptionGroup as group:
+        if len(group.exceptions) == 1:
+            raise group.exceptions[0] from None
+        raise
+
+
+async def _feed(session: Session, remote: Remote, data: bytes | None) -> None:
+    with contextlib.suppress(BrokerError):
+        if data:
+            await session.feed(remote, data)
+        await session.feed(remote, b"")
+
+
+class _Kept:
+    """
+    What a command writes: its first bytes, and how many there were.
+    """
+
+    def __init__(self, keep: int) -> None:
+        self._keep = keep
+        self._chunks: dict[int, list[bytes]] = {wire.OUT: [], wire.ERR: []}
+        self._kept = {wire.OUT: 0, wire.ERR: 0}
+        self._seen = {wire.OUT: 0, wire.ERR: 0}
+        self._due = {wire.OUT: 0, wire.ERR: 0}
+        self.remote: Remote | None = None
+
+    def put(self, kind: int, data: bytes) -> None:
+        self._seen[kind] += len(data)
+        self._due[kind] += len(data)
+        if room := self._keep - self._kept[kind]:
+            self._chunks[kind].append(data[:room])
+            self._kept[kind] += len(self._chunks[kind][-1])
+
+    def content(self, kind: int) -> bytes:
+        return b"".join(self._chunks[kind])
+
+    @property
+    def is_truncated(self) -> bool:
+        return self._seen != self._kept
+
+    @property
+    def _is_flood(self) -> bool:
+        return max(self._seen.values()) > max(self._keep * _KILL_FACTOR, _KILL_FLOOR)
+
+    async def follow(self, session: Session) -> None:
+        """
+        Takes what comes until the command is over; ends one that writes without end.
+        """
+        remote, is_ended = self.remote, False
+        while remote is not None and not remote.is_over:
+            await session.until(lambda: remote.is_over or max(self._due.values()) >= _ACK_BYTES)
+            if self._is_flood and not is_ended:
+                is_ended = True
+                await session.kill(remote, Termination.OUTPUT_LIMIT.value)
+            for kind, due in self._due.items():
+                self._due[kind] = 0
+                await session.taken(remote, kind, due)
+
+
+class _Pipes:
+    """
+    Carries the streams of a command between descriptors and the session.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._waiting: dict[int, list[bytes]] = {wire.OUT: [], wire.ERR: []}
+
+    def put(self, kind: int, data: bytes) -> None:
+        self._waiting[kind].append(data)
+
+    def carry(self, tasks: anyio.abc.TaskGroup, remote: Remote, source: int | None, sinks: Mapping[int, int]) -> None:
+        for kind, fd in sinks.items():
+            tasks.start_soon(self._out, remote, kind, os.dup(fd))
+        tasks.start_soon(self._in, remote, None if source is None else os.dup(source))
+
+    async def _out(self, remote: Remote, kind: int, fd: int) -> None:
+        waiting = self._waiting[kind]
+        try:
+            while True:
+                with contextlib.suppress(BrokerError):
+                    await self._session.until(lambda: bool(waiting) or remote.is_over)
+                data = b"".join(waiting)
+                waiting.clear()
+                if data:
+                    await _write(fd, data)
+                    await self._session.taken(remote, kind, len(data))
+                elif remote.is_over or self._session.is_lost:
+                    return
+        finally:
+            os.close(fd)
+
+    async def _in(self, remote: Remote, fd: int | None) -> None:
+        if fd is None:
+            await _feed(self._session, remote, None)
+            return
+        reader = PipeReader(fd)
+        try:
+            with contextlib.suppress(BrokerError):
+                while not remote.is_over:
+                    try:
+                        data = await reader.receive()
+                    except (anyio.EndOfStream, anyio.ClosedResourceError):
+                        break
+                    await self._session.feed(remote, data)
+                await self._session.feed(remote, b"")
+        finally:
+            reader.close()
+
+
+async def _write(fd: int, data: bytes) -> None:
+    """
+    Writes all of *data*; what nobody reads any more is dropped.
+    """
+    writer = PipeWriter(os.dup(fd))
+    with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        await writer.send(data)
+    writer.close()
+
+
+class DockerProcess(BoxProcess):
+    """
+    A command that runs in a container.
+    """
+
+    def __init__(
+        self,
+        box: DockerSandbox,
+        up: _Up,
+        remote: Remote,
+        told: dict[str, Any],
+        streams: Streams,
+        tasks: anyio.abc.TaskGroup,
+        facts: DockerFacts,
+        *,
+        explain: bool,
+    ) -> None:
+        self._box, self._up, self._remote, self._told = box, up, remote, told
+        self._tasks, self._facts, self._explain = tasks, facts, explain
+        self.stdin = streams.stdin
+        self.stdout = streams.stdout
+        self.stderr = streams.stderr
+
+    async def wait(self) -> ExecResult:
+        """
+        How it ended.
+
+        Raises:
+            LaunchError: It never started.
+            BackendUnavailableError: The container or the engine went away.
+        """
+        session, remote = self._up.session, self._remote
+        try:
+            await session.until(lambda: remote.is_over)
+        except BrokerError as exc:
+            await self._box._tell_apart(self._up, remote, exc)
+        if remote.failure:
+            raise _launch_error(*remote.failure, self._told)
+        found = violations(self._box._watched(self._facts))
+        return _result(
+            remote, self._up.enforcement, self._box.spec, _Kept(0), found, ended_outside=False, explain=self._explain
+        )
+
+    def send_signal(self, number: int) -> None:
+        """
+        Sends signal *number* to the command.
+        """
+        self._tasks.start_soon(self._up.session.signal, self._remote, number)
+
+    def kill(self) -> None:
+        """
+        Ends it, and everything it started, at once.
+        """
+        self._tasks.start_soon(self._up.session.kill, self._remote, Termination.KILLED.value)
+
+
+def _launch_error(step: str, number: int, told: dict[str, Any]) -> Exception:
+    why, program = os.strerror(number), told["argv"][0]
+    if step == "exec" and number in (errno.ENOENT, errno.ENOTDIR):
+        where = "in the docker sandbox; name one that a directory of its PATH holds and the spec lets it read"
+        return ProgramNotFoundError(program, where)
+    if step == "exec" and number in (errno.EACCES, errno.EPERM):
+        return ProgramNotExecutableError(
+            program, f"{why}; it is not marked executable, or the spec does not let the box read it"
+        )
+    if step == "exec" and number == errno.ENOEXEC:
+        return ProgramNotExecutableError(program, "it is neither a program of this machine nor a script with a #! line")
+    if step == "exec" and number == errno.E2BIG:
+        return ProgramNotExecutableError(
+            program, "its arguments and environment are too long; hand more over on stdin or in a file"
+        )
+    if step == "cwd":
+        return SpecError(f"the working directory {told['cwd']!r} cannot be entered in the container: {why}")
+    return SetupError(NAME, f"step {step!r} failed: {why}")
+
+
+def _result(
+    remote: Remote,
+    found: Enforcement,
+    spec: SandboxSpec,
+    kept: _Kept,
+    done: tuple[Violation, ...],
+    *,
+    ended_outside: bool,
+    explain: bool,
+) -> ExecResult:
+    end: Mapping[str, Any] = remote.end or {"code": None, "signal": _SIGKILL, "ended": Termination.TIMED_OUT.value}
+    termination = _termination(end, spec.limits.cpu)
+    is_ended = termination in _BY_US
+    return ExecResult(
+        exit_code=None if is_ended else end["code"],
+        signal=None if is_ended else end["signal"],
+        termination=termination,
+        stdout=kept.content(wire.OUT),
+        stderr=kept.content(wire.ERR),
+        truncated=kept.is_truncated,
+        duration_s=time.monotonic() - remote.started,
+        backend=NAME,
+        enforcement=found,
+        usage=_usage(end) if not ended_outside else None,
+        violations=done,
+        explain_gap=_NO_EXPLAIN if explain else "",
+    )
+
+
+def _usage(end: Mapping[str, Any]) -> Usage | None:
+    if "user_s" not in end:
+        return None
+    return Usage(
+        cpu_user_s=end["user_s"],
+        cpu_system_s=end["system_s"],
+        max_rss_bytes=end["rss_bytes"],
+        tree_cpu_s=end["cpu_s"],
+        oom_kills=end["oom"],
+        refused_processes=end["refused"],
+    )
+
+
+def _termination(end: Mapping[str, Any], cpu: float | None) -> Termination:
+    code, number = end["code"], end["signal"]
+    if code == 0:
+        return Termination.EXITED
+    if code is None and end["ended"]:
+        return Termination(end["ended"])
+    if end.get("oom"):
+        return Termination.MEMORY_LIMIT
+    if code is not None:
+        return Termination.EXITED
+    used = max(end["user_s"] + end["system_s"], end["cpu_s"] or 0.0)
+    if cpu is not None and number in (_SIGKILL, _SIGXCPU) and used >= cpu * _CPU_REPORTED:
+        return Termination.CPU_LIMIT
+    return Termination.SIGNALED

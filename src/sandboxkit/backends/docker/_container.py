@@ -1,0 +1,228 @@
+"""
+One container of a box, from its making until nothing is left of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import threading
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from sandboxkit.backends.docker._engine import NAME
+from sandboxkit.backends.docker._session import Session
+from sandboxkit.errors import BackendUnavailableError, BrokerError, SetupError
+from sandboxkit.process import PipeReader, PipeWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from docker import APIClient
+
+    from sandboxkit.backends.docker._engine import Engine
+
+__all__ = ["Container", "gone", "remove"]
+
+_ATTACHED = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+_REMOVE_SECONDS = 10.0
+_POLL_SECONDS = 0.02
+_NOT_THERE, _CONFLICT = 404, 409
+_SHUT_WR = 1
+
+
+class Container:
+    """
+    A running container with its agent.
+
+    Attributes:
+        ident: Its id.
+        session: The stream to its agent.
+    """
+
+    def __init__(self, engine: Engine, ident: str, session: Session, stream: Any) -> None:
+        self._engine = engine
+        self._stream = stream
+        self.ident = ident
+        self.session = session
+
+    @classmethod
+    async def start(cls, engine: Engine, config: Mapping[str, Any]) -> Container:
+        """
+        A container by *config*, whose first process has begun.
+
+        Raises:
+            BackendUnavailableError: The engine is not there, too slow or full.
+            SetupError: It refuses the container.
+        """
+        making = _Making(config)
+        try:
+            ident, fd, stream = await engine.call("start a container", making.carry_out)
+        except BaseException:
+            making.abandon()
+            raise
+        return cls(engine, ident, Session(PipeReader(fd), PipeWriter(os.dup(fd))), stream)
+
+    async def greet(self, files: Mapping[str, str], places: tuple[str, ...], program: bytes) -> Mapping[str, Any]:
+        """
+        What is in force in it; see `Session.greet`.
+
+        Raises:
+            SetupError: Its agent did not come up.
+        """
+        try:
+            with anyio.fail_after(self._engine.timeout):
+                return await self.session.greet(files, places, program)
+        except BrokerError as exc:
+            said = self.session.said or "it ended and said nothing"
+            raise SetupError(NAME, f"the agent in the container did not come up: {said}") from exc
+        except TimeoutError as exc:
+            raise BackendUnavailableError(
+                NAME,
+                f"the agent in the container did not answer within {self._engine.timeout:g} s",
+                "look at the engine's load, or give it longer with DockerBackend(timeout=...)",
+            ) from exc
+
+    async def feed(self, data: bytes) -> None:
+        """
+        Hands *data*, and then an end, to the input of a container without an agent.
+        """
+        await self.session.write(data)
+        inner = getattr(self._stream, "_sock", self._stream)
+        with contextlib.suppress(OSError, AttributeError):
+            inner.shutdown(_SHUT_WR)
+
+    async def state(self) -> Mapping[str, Any]:
+        """
+        How it ended, once its stream has; empty where the engine knows it no more.
+
+        Raises:
+            BackendUnavailableError: The engine went away.
+        """
+        await self._engine.call("wait for a container", lambda client: client.wait(self.ident))
+        found = await self._engine.call("look at a container", lambda client: client.inspect_container(self.ident))
+        state: Mapping[str, Any] = found["State"]
+        return state
+
+    async def close(self) -> None:
+        """
+        Ends it and removes it. That the engine has gone meanwhile is no error here: the
+        container's input ends with it, and `prune` finds what is left.
+        """
+        self.session.close()
+        _close(self._stream)
+        with anyio.CancelScope(shield=True), contextlib.suppress(BackendUnavailableError, SetupError):
+            await remove(self._engine, self.ident)
+
+
+class _Making:
+    """
+    The making of a container in a worker thread, which may be given up meanwhile: then
+    what it made is removed by the thread itself.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._config = config
+        self._lock = threading.Lock()
+        self._is_abandoned = False
+        self._is_done = False
+        self._made: tuple[APIClient, str, int, Any] | None = None
+
+    def carry_out(self, client: APIClient) -> tuple[str, int, Any]:
+        made = client.create_container_from_config(dict(self._config), f"sandboxkit-{secrets.token_hex(8)}")
+        ident = str(made["Id"])
+        try:
+            stream = client.attach_socket(ident, _ATTACHED)
+            fd = os.dup(stream.fileno())
+            try:
+                client.start(ident)
+            except BaseException:
+                os.close(fd)
+                _close(stream)
+                raise
+        except BaseException:
+            _force(client, ident)
+            raise
+        with self._lock:
+            self._made = (client, ident, fd, stream)
+            if self._is_abandoned:
+                self._undo()
+        return ident, fd, stream
+
+    def abandon(self) -> None:
+        """
+        Says that nobody waits for it any more.
+        """
+        with self._lock:
+            self._is_abandoned = True
+            if self._made:
+                self._undo()
+
+    def _undo(self) -> None:
+        if self._made is not None:
+            client, ident, fd, stream = self._made
+            self._made = None
+            os.close(fd)
+            _close(stream)
+            _force(client, ident)
+
+
+def _close(stream: Any) -> None:
+    """
+    Closes the SDK's own handle of an attached stream; ours are other descriptors of it.
+    """
+    inner = getattr(stream, "_sock", None)
+    with contextlib.suppress(OSError):
+        stream.close()
+    if inner is not None:
+        with contextlib.suppress(OSError):
+            inner.close()
+
+
+def _force(client: APIClient, ident: str) -> bool:
+    """
+    Removes a container, whatever it does; False where there is none.
+    """
+    from docker import errors
+
+    try:
+        client.remove_container(ident, force=True, v=True)
+    except errors.APIError as exc:
+        if exc.status_code == _NOT_THERE:
+            return False
+        if exc.status_code != _CONFLICT:  # it is being removed already
+            raise
+    return True
+
+
+async def remove(engine: Engine, ident: str) -> bool:
+    """
+    Ends and removes a container, and waits until the engine knows it no more.
+
+    Returns:
+        Whether there was one.
+
+    Raises:
+        BackendUnavailableError: The engine is not there, or does not get it done.
+        SetupError: It refuses.
+    """
+    existed = await engine.call("remove a container", lambda client: _force(client, ident))
+    with anyio.move_on_after(_REMOVE_SECONDS):
+        while not await engine.call("look for a container", lambda client: gone(client, ident)):  # noqa: ASYNC110 - another program does it
+            await anyio.sleep(_POLL_SECONDS)
+    return existed
+
+
+def gone(client: APIClient, ident: str) -> bool:
+    """
+    Whether the engine knows no such container.
+    """
+    from docker import errors
+
+    try:
+        client.inspect_container(ident)
+    except errors.NotFound:
+        return True
+    return False

@@ -1,0 +1,238 @@
+"""
+Whether there is an engine, and what it offers.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from typing import TYPE_CHECKING, Any
+
+from sandboxkit.backends.docker._engine import NAME, Engine
+from sandboxkit.backends.docker._facts import DockerFacts, Settings
+from sandboxkit.backends.docker._labels import own_labels
+from sandboxkit.errors import BackendUnavailableError, BrokerError
+from sandboxkit.process import interpreter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from docker import APIClient
+
+    from sandboxkit.backends.docker._facts import Supervisor
+
+__all__ = ["look", "own_image"]
+
+_PODMAN = "Podman Engine"
+_BOUNDS = {"MemoryLimit": "memory", "SwapLimit": "swap", "CpuCfsQuota": "cpus", "PidsLimit": "processes"}
+_MACHINES = {"arm64": "aarch64", "amd64": "x86_64"}
+_OWN_IMAGE = "sandboxkit-host"
+
+
+async def look(engine: Engine, settings: Settings, supervisors: dict[str, Supervisor]) -> DockerFacts:
+    """
+    What *engine* offers.
+
+    Args:
+        engine: The engine.
+        settings: What the application asked for.
+        supervisors: What was found in images, by their ids; what is found is added.
+
+    Raises:
+        BackendUnavailableError: There is none, or it lacks what was asked for.
+    """
+    version, info = await engine.call("say what it is", lambda client: (client.version(), client.info()))
+    facts = _facts(engine, settings, version, info)
+    _check(facts)
+    if settings.image is None:
+        try:
+            return _with(facts, image="", supervisor="python", interpreter=interpreter())
+        except BrokerError as exc:
+            raise BackendUnavailableError(NAME, str(exc), "use DockerBackend(image=...) with an image") from exc
+    image = await _image(engine, settings)
+    if image not in supervisors:
+        supervisors[image] = await engine.call("look into the image", lambda client: _supervisor(client, image))
+    if settings.workspace == "copy" and supervisors[image] != "python":
+        raise BackendUnavailableError(
+            NAME,
+            f"the image {settings.image!r} has no python3, which a copied workspace is unpacked by",
+            "use an image that has, or workspace='bind'",
+        )
+    return _with(facts, image=image, supervisor=supervisors[image], interpreter="")
+
+
+def _supervisor(client: APIClient, image: str) -> Supervisor:
+    """
+    What the image has to supervise a command with: tried in containers without anything.
+    """
+    if _runs(client, image, ["python3", "-I", "-S", "-c", "import ctypes, json, resource, select"]):
+        return "python"
+    return "sh" if _runs(client, image, ["/bin/sh", "-c", ":"]) else "none"
+
+
+def _runs(client: APIClient, image: str, words: list[str]) -> bool:
+    from docker import errors
+
+    config = {
+        "Image": image,
+        "Entrypoint": [],
+        "Cmd": words,
+        "User": "65534:65534",
+        "Labels": own_labels(),
+        "NetworkDisabled": True,
+        "HostConfig": {
+            "NetworkMode": "none",
+            "ReadonlyRootfs": True,
+            "CapDrop": ["ALL"],
+            "SecurityOpt": ["no-new-privileges"],
+            "PidsLimit": 16,
+        },
+    }
+    ident = client.create_container_from_config(config)["Id"]
+    try:
+        client.start(ident)
+        return bool(client.wait(ident)["StatusCode"] == 0)
+    except errors.APIError as exc:
+        if "executable file not found" in str(exc.explanation) or "no such file" in str(exc.explanation):
+            return False
+        raise
+    finally:
+        client.remove_container(ident, force=True, v=True)
+
+
+def _with(facts: DockerFacts, *, image: str, supervisor: Supervisor, interpreter: str) -> DockerFacts:
+    from dataclasses import replace
+
+    return replace(facts, image=image, supervisor=supervisor, interpreter=interpreter)
+
+
+def _facts(engine: Engine, settings: Settings, version: Mapping[str, Any], info: Mapping[str, Any]) -> DockerFacts:
+    names = {part.get("Name") for part in version.get("Components") or ()}
+    security = [str(option) for option in info.get("SecurityOptions") or ()]
+    machine = str(info.get("Architecture", ""))
+    return DockerFacts(
+        settings=settings,
+        host=engine.host,
+        engine="podman" if _PODMAN in names else "docker",
+        version=str(version.get("Version", "")),
+        api=str(engine.client().api_version),
+        runtime=settings.runtime or str(info.get("DefaultRuntime") or "runc"),
+        runtimes=tuple(sorted(info.get("Runtimes") or ())),
+        cgroup=int(str(info.get("CgroupVersion") or "1")) if info.get("CgroupDriver") != "none" else 0,
+        bounds=frozenset(word for key, word in _BOUNDS.items() if info.get(key)),
+        has_seccomp=any("seccomp" in option for option in security),
+        is_rootless=any("rootless" in option for option in security),
+        machine=_MACHINES.get(machine, machine),
+        kernel=str(info.get("KernelVersion", "")),
+        storage=str(info.get("Driver", "")),
+        data=str(info.get("DockerRootDir", "")),
+    )
+
+
+def _check(facts: DockerFacts) -> None:
+    """
+    Raises:
+        BackendUnavailableError: What was asked for is not there.
+    """
+    wanted = facts.settings.runtime
+    if wanted is not None and facts.runtimes and wanted not in facts.runtimes:
+        raise BackendUnavailableError(
+            NAME,
+            f"{facts.host}: the engine has no runtime {wanted!r}, only {', '.join(facts.runtimes)}",
+            "install it and register it with the engine (dockerd --add-runtime), or name another",
+        )
+    if facts.is_hosts_system and not (sys.platform == "linux" and facts.host.startswith("unix://")):
+        raise BackendUnavailableError(
+            NAME,
+            f"{facts.host}: a box that shows this machine's system needs an engine on a socket of this machine, on Linux",
+            "name an image: DockerBackend(image=..., workspace='copy')",
+        )
+    if facts.is_hosts_system and facts.settings.workspace == "copy":
+        raise BackendUnavailableError(
+            NAME, "a copied workspace needs an image", "name one: DockerBackend(image=..., workspace='copy')"
+        )
+    if facts.machine != platform.machine() and facts.is_hosts_system:
+        raise BackendUnavailableError(
+            NAME,
+            f"the engine is for {facts.machine}, this machine is {platform.machine()}",
+            "use an engine of this machine",
+        )
+
+
+async def _image(engine: Engine, settings: Settings) -> str:
+    """
+    The id of the named image, pulled only where the settings say so.
+
+    Raises:
+        BackendUnavailableError: It is not there, and may not or cannot be pulled.
+    """
+    name = settings.image or ""
+    found = "" if settings.pull == "always" else await engine.call("look for an image", lambda c: _image_id(c, name))
+    if not found and settings.pull != "never":
+        found = await engine.call("pull an image", lambda client: _pulled(client, name))
+    if not found:
+        raise BackendUnavailableError(
+            NAME,
+            f"{engine.host}: the engine has no image {name!r}, and pull='never' forbids to fetch it",
+            f"docker pull {name}, or DockerBackend(pull='missing')",
+        )
+    return found
+
+
+def _image_id(client: APIClient, name: str) -> str:
+    from docker import errors
+
+    try:
+        return str(client.inspect_image(name)["Id"])
+    except errors.NotFound:
+        return ""
+
+
+def _pulled(client: APIClient, name: str) -> str:
+    from docker import errors
+    from docker.utils import parse_repository_tag
+
+    repository, tag = parse_repository_tag(name)
+    try:
+        client.pull(repository, tag=tag or "latest")
+        return str(client.inspect_image(name)["Id"])
+    except errors.APIError as exc:
+        raise BackendUnavailableError(
+            NAME,
+            f"the image {name!r} cannot be pulled: {exc.explanation or exc}",
+            "correct its name, log in to its registry, or load it by hand (docker load, docker import)",
+        ) from exc
+
+
+async def own_image(engine: Engine, links: tuple[tuple[str, str], ...]) -> str:
+    """
+    The id of an image with nothing in it but *links*: the root of boxes that show the
+    host's system. It is made here, from nothing; no registry is asked.
+    """
+    import hashlib
+
+    tag = hashlib.sha256(repr(links).encode()).hexdigest()[:16]
+    return await engine.call("make an empty image", lambda client: _own(client, f"{_OWN_IMAGE}:{tag}", links))
+
+
+def _own(client: APIClient, name: str, links: tuple[tuple[str, str], ...]) -> str:
+    import io
+    import tarfile
+
+    if found := _image_id(client, name):
+        return found
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for path, text in links:
+            member = tarfile.TarInfo(path.lstrip("/"))
+            member.type, member.linkname, member.mode = tarfile.SYMTYPE, text, 0o777
+            archive.addfile(member)
+        if not links:
+            member = tarfile.TarInfo("etc")
+            member.type, member.mode = tarfile.DIRTYPE, 0o755
+            archive.addfile(member)
+    repository, _, tag = name.partition(":")
+    client.import_image_from_data(
+        buffer.getvalue(), repository=repository, tag=tag, changes=["LABEL sandboxkit.image=1"]
+    )
+    return _image_id(client, name)

@@ -1,0 +1,172 @@
+"""
+What is asked of a container engine, and what one offers.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from sandboxkit.backends._contract import Facts
+from sandboxkit.errors import SpecError
+from sandboxkit.model import is_inside
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sandboxkit.backends._survey import Kind, Survey
+    from sandboxkit.model import SandboxSpec
+
+__all__ = ["DockerFacts", "PullPolicy", "Settings", "Supervisor", "Workspace"]
+
+PullPolicy = Literal["never", "missing", "always"]
+Workspace = Literal["bind", "copy"]
+Supervisor = Literal["python", "sh", "none"]
+
+_OTHER_HOME = "/home/sandbox"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """
+    What an application asked for; see `DockerBackend`.
+    """
+
+    image: str | None = None
+    pull: PullPolicy = "never"
+    workspace: Workspace = "bind"
+    runtime: str | None = None
+    host: str | None = None
+    timeout: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class DockerFacts(Facts):
+    """
+    What an engine offers, and the host as one spec needs it.
+
+    Attributes:
+        settings: What the application asked for.
+        host: The engine's address.
+        engine: `docker` or `podman`, by what it says of itself.
+        version: Its version.
+        api: The version of the interface it and the SDK agreed on.
+        runtime: The runtime that starts containers, by name.
+        runtimes: Those it has.
+        cgroup: The version of control groups it uses, 1 or 2; 0 is none.
+        bounds: What it says it can bound: some of `memory`, `swap`, `cpus`, `processes`.
+        has_seccomp: Whether it applies seccomp profiles.
+        is_rootless: Whether it runs without root.
+        machine: The architecture, as uname(2) names it.
+        kernel: The kernel's release.
+        storage: Its storage driver.
+        data: Where it keeps its containers and images, on its machine.
+        image: The image's id; empty where it has none yet, or makes the host's own.
+        interpreter: The Python that supervises a box on the host's own system.
+        supervisor: What supervises a command inside the container.
+        survey: The host as one spec needs it, or None where no spec was given.
+        places: (device, inode) of what is bound, by path.
+    """
+
+    settings: Settings = Settings()
+    host: str = ""
+    engine: str = "docker"
+    version: str = ""
+    api: str = ""
+    runtime: str = "runc"
+    runtimes: tuple[str, ...] = ()
+    cgroup: int = 0
+    bounds: frozenset[str] = frozenset()
+    has_seccomp: bool = False
+    is_rootless: bool = False
+    machine: str = ""
+    kernel: str = ""
+    storage: str = ""
+    data: str = ""
+    image: str = ""
+    interpreter: str = ""
+    supervisor: Supervisor = "python"
+    survey: Survey | None = None
+    places: Mapping[str, tuple[int, int]] | None = None
+
+    @property
+    def is_hosts_system(self) -> bool:
+        """
+        Whether a box shows the host's system, and not an image's.
+        """
+        return self.settings.image is None
+
+    def surveyed(self, spec: SandboxSpec) -> DockerFacts:
+        """
+        These facts with a fresh look at the host for *spec*.
+
+        Raises:
+            SpecError: See `survey`.
+        """
+        from sandboxkit.backends._survey import survey  # POSIX only, as this module is not
+
+        found = survey(spec, maps_ids=False)
+        if not self.is_hosts_system:
+            home = found.box_home
+            covers = is_inside("/usr", home) or home == "/root"  # an image may have its tools there
+            found = replace(
+                found,
+                system=(),
+                links=(),
+                tools=(),
+                runtime=(),
+                key_lists=(),
+                box_home=_OTHER_HOME if covers else home,
+            )
+        found = _without_engine(found, self.data, self.host.removeprefix("unix://"))
+        named = [*spec.filesystem.write, *spec.filesystem.read]
+        if self.data and (above := [path for path in named if is_inside(self.data, path)]):
+            raise SpecError(
+                f"{above[0]!r} holds the engine's own data ({self.data}), which no box may see; name the directories "
+                "in it that are needed"
+            )
+        return replace(self, survey=found, places={path: _place(path) for path in named})
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        The facts worth showing to people, JSON-ready.
+        """
+        return {
+            "engine": self.engine,
+            "host": self.host,
+            "version": self.version,
+            "api": self.api,
+            "runtime": self.runtime,
+            "cgroup": self.cgroup,
+            "bounds": sorted(self.bounds),
+            "seccomp": self.has_seccomp,
+            "rootless": self.is_rootless,
+            "machine": self.machine,
+            "kernel": self.kernel,
+            "storage": self.storage,
+            "image": self.settings.image or "the host's system",
+            "supervisor": self.supervisor,
+        }
+
+
+def _without_engine(found: Survey, data: str, socket: str) -> Survey:
+    """
+    *found*, without what the engine itself lives from: its containers' files, for which it
+    refuses a bind of a directory above them, and the socket that makes whoever reaches
+    it root.
+    """
+    sockets = (os.path.realpath(socket),) if os.path.exists(socket) else ()
+    kinds: dict[str, Kind] = dict.fromkeys(sockets, "file")
+    return replace(
+        found,
+        system=tuple(path for path in found.system if not (data and is_inside(data, path))),
+        tools=tuple(path for path in found.tools if not (data and is_inside(data, path))),
+        denied=(*found.denied, *sockets),
+        kinds={**found.kinds, **kinds},
+    )
+
+
+def _place(path: str) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino

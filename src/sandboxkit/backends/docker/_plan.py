@@ -1,0 +1,405 @@
+"""
+From an invocation and a spec to a container and an order for its agent. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from typing import TYPE_CHECKING, Any
+
+from sandboxkit.backends._tree import Node, Tree, box_tree, depth, working_directory
+from sandboxkit.confine import rlimits, seccomp_profile
+from sandboxkit.errors import SpecError
+from sandboxkit.model import Confinement, LaunchPlan, Mount, is_inside
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sandboxkit.backends._survey import Survey
+    from sandboxkit.backends.docker._facts import DockerFacts
+    from sandboxkit.model import Invocation, SandboxSpec
+
+__all__ = ["box_mounts", "container", "launch_plan", "order", "shown_tree", "ways"]
+
+_PRIVATE_MODE, _SHARED_MODE = 0o700, 0o1777
+_BYTES_PER_INODE = 4096
+_FEWEST_INODES = 1024
+_RLIMIT_NPROC = 6
+_AGENTS = 1
+"""Processes of the container that are not the command's: the agent."""
+_API_RECURSIVE_READ_ONLY = (1, 44)
+_CPU_PERIOD = 100_000
+_MASKED = (
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/key-users",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/block",
+    "/sys/bus",
+    "/sys/class",
+    "/sys/dev",
+    "/sys/devices",
+    "/sys/firmware",
+    "/sys/fs/bpf",
+    "/sys/fs/ext4",
+    "/sys/fs/fuse",
+    "/sys/fs/selinux",
+    "/sys/hypervisor",
+    "/sys/kernel",
+    "/sys/module",
+    "/sys/power",
+)
+"""
+Docker's own list (moby, oci/defaults.go); `/proc/key-users`, the numbers of the host user's
+keys, which no namespace keeps apart; and the host's devices: only the control groups are
+left of /sys, which the agent reads. A missing path is passed over.
+"""
+_READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+_OWN = ("/dev", "/proc", "/sys")
+
+
+def shown_tree(spec: SandboxSpec, facts: DockerFacts) -> tuple[Tree, Survey]:
+    """
+    What a box under *spec* shows of the host.
+
+    Raises:
+        SpecError: The facts have seen no spec, or the spec names what the box has of its own.
+    """
+    if facts.survey is None:
+        raise SpecError("these facts have not seen a spec; use those of detect(spec)")
+    named = (*spec.filesystem.read, *spec.filesystem.write)
+    if problems := [
+        f"{path!r} lies in {own}, which is the box's own; copy it elsewhere, for example to /var/tmp"
+        for path in named
+        for own in _OWN
+        if is_inside(path, own)
+    ]:
+        raise SpecError(*problems)
+    if "/" in named:
+        raise SpecError("'/' cannot be shown: a container has a root of its own; name the directories that are needed")
+    return box_tree(spec, facts.survey), facts.survey
+
+
+def box_mounts(spec: SandboxSpec, facts: DockerFacts, scratch: str = "") -> tuple[Mount, ...]:
+    """
+    What is mounted in the container, ancestors first. Pure.
+
+    Args:
+        spec: The spec.
+        facts: From `detect(spec)`.
+        scratch: The box's own directory on the host, which holds an unreadable file.
+    """
+    tree, survey = shown_tree(spec, facts)
+    copied = facts.settings.workspace == "copy"
+    steps = [
+        _mount(path, node, tree, spec, survey, scratch, copied=copied)
+        for path, node in sorted(tree.nodes.items(), key=lambda item: depth(item[0]))
+        if not (copied and _is_within_copy(path, spec, tree))
+    ]
+    return tuple(steps)
+
+
+def _is_within_copy(path: str, spec: SandboxSpec, tree: Tree) -> bool:
+    """
+    Whether *path* lies in something that is copied, of which only the top is mounted.
+    """
+    named = (*spec.filesystem.write, *spec.filesystem.read)
+    return any(path != root and is_inside(path, root) for root in named if root in tree.nodes)
+
+
+def _mount(
+    path: str, node: Node, tree: Tree, spec: SandboxSpec, survey: Survey, scratch: str, *, copied: bool
+) -> Mount:
+    size = spec.filesystem.tmp_bytes
+    inodes = max(_FEWEST_INODES, size // _BYTES_PER_INODE)
+    if copied and node in (Node.READ, Node.WRITE) and path in tree.named:
+        return Mount("tmpfs", path, size=size, inodes=inodes, perms=_PRIVATE_MODE)
+    match node:
+        case Node.READ:
+            return Mount("ro-bind", path, path)
+        case Node.WRITE:
+            return Mount("bind", path, path)
+        case Node.PRIVATE:
+            mode = _PRIVATE_MODE if path == survey.box_home else _SHARED_MODE
+            return Mount("tmpfs", path, size=size, inodes=inodes, perms=mode)
+        case Node.HIDDEN:
+            return Mount("ro-bind", path, hidden_source(path, tree, survey, scratch))
+
+
+def hidden_source(path: str, tree: Tree, survey: Survey, scratch: str) -> str:
+    """
+    What of the box's own directory on the host covers a hidden path: a file nobody may
+    read, a directory nobody may enter, or one that leads to what is shown inside.
+
+    Not a file system in memory: runc gives that the mode of what it covers.
+    """
+    if survey.kinds.get(path) == "file":
+        return f"{scratch}/nothing"
+    inner = any(other != path and is_inside(other, path) for other in tree.nodes)
+    return f"{scratch}/way{path}" if inner else f"{scratch}/closed"
+
+
+def ways(spec: SandboxSpec, facts: DockerFacts) -> tuple[tuple[str, bool], ...]:
+    """
+    What lies in hidden directories and is shown, with whether it is a directory: in the
+    directories that cover them there must be something to mount it on.
+    """
+    tree, survey = shown_tree(spec, facts)
+    tops = [path for path, node in tree.nodes.items() if node is Node.HIDDEN and survey.kinds.get(path) != "file"]
+    return tuple(
+        (path, survey.kinds.get(path) != "file")
+        for path in sorted(tree.nodes, key=depth)
+        if any(path != top and is_inside(path, top) for top in tops)
+    )
+
+
+def container(
+    spec: SandboxSpec, facts: DockerFacts, *, image: str, labels: dict[str, str], scratch: str, command: tuple[str, ...]
+) -> dict[str, Any]:
+    """
+    What the engine is asked to make, in the words of its interface.
+
+    Nothing is left to the engine's defaults that a default could loosen. The engine removes
+    the container when it ends, and closes its input when whoever is attached goes away.
+
+    Args:
+        spec: The spec.
+        facts: From `detect(spec)`.
+        image: The image's id or name.
+        labels: Whose it is.
+        scratch: The box's own directory on the host.
+        command: Its first process.
+
+    Source: Docker Engine API v1.41, ContainerCreate.
+    """
+    _, survey = shown_tree(spec, facts)
+    steps = box_mounts(spec, facts, scratch)
+    user = f"{survey.identity.uid}:{survey.identity.gid}"
+    return {
+        "Image": image,
+        "Cmd": list(command),
+        "Entrypoint": [],
+        "Env": [],
+        "Labels": labels,
+        "User": user,
+        "WorkingDir": "/",
+        "Hostname": "sandbox",
+        "AttachStdin": True,
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "OpenStdin": True,
+        "StdinOnce": True,
+        "Tty": False,
+        "NetworkDisabled": spec.network.mode == "none",
+        "Healthcheck": {"Test": ["NONE"]},
+        "HostConfig": {
+            "AutoRemove": True,
+            "Runtime": facts.settings.runtime or "",
+            "NetworkMode": "host" if spec.network.mode == "host" else "none",
+            "IpcMode": "private",
+            "PidMode": "",
+            "UTSMode": "",
+            "Privileged": False,
+            "ReadonlyRootfs": True,
+            "CapAdd": [],
+            "CapDrop": ["ALL"],
+            "SecurityOpt": ["no-new-privileges", *_seccomp(spec, facts)],
+            "MaskedPaths": list(_MASKED),
+            "ReadonlyPaths": list(_READ_ONLY),
+            "ShmSize": spec.filesystem.tmp_bytes,
+            "Mounts": [_bind(step, facts) for step in steps if step.kind in ("bind", "ro-bind")],
+            "Tmpfs": {step.target: _tmpfs(step, survey) for step in steps if step.kind == "tmpfs"},
+            "LogConfig": {"Type": "none", "Config": {}},
+            "RestartPolicy": {"Name": "no"},
+            **_bounds(spec, facts),
+        },
+    }
+
+
+def _seccomp(spec: SandboxSpec, facts: DockerFacts) -> list[str]:
+    if not facts.has_seccomp:
+        return []
+    profile = seccomp_profile(
+        facts.machine,
+        allow_ptrace=spec.process.allow_ptrace,
+        allow_nested_userns=spec.process.allow_nested_userns,
+    )
+    return [f"seccomp={json.dumps(profile)}"]
+
+
+def _bounds(spec: SandboxSpec, facts: DockerFacts) -> dict[str, Any]:
+    """
+    The limits of the container's control group, as far as the engine says it can set them.
+    """
+    limits = spec.limits
+    found: dict[str, Any] = {"OomKillDisable": False} if facts.cgroup == 1 else {}
+    if limits.memory_bytes is not None and "memory" in facts.bounds:
+        found["Memory"] = limits.memory_bytes
+        if "swap" in facts.bounds:
+            found["MemorySwap"] = limits.memory_bytes  # the sum of both: none is left for swap
+    if limits.processes is not None and "processes" in facts.bounds:
+        found["PidsLimit"] = limits.processes + _AGENTS
+    return found
+
+
+def _bind(step: Mount, facts: DockerFacts) -> dict[str, Any]:
+    """
+    A bind of the interface's newer form, which makes no directory where there is none.
+
+    What is mounted below a readable directory would stay writable: engines before 25 make
+    only the top read-only, so there what is mounted below is not shown at all.
+    """
+    options: dict[str, Any] = {"Propagation": "rprivate"}
+    is_read_only = step.kind == "ro-bind"
+    if is_read_only and _version(facts.api) >= _API_RECURSIVE_READ_ONLY and facts.engine == "docker":
+        options["ReadOnlyForceRecursive"] = True
+    elif is_read_only:
+        options["NonRecursive"] = True
+    return {
+        "Type": "bind",
+        "Source": step.source,
+        "Target": step.target,
+        "ReadOnly": is_read_only,
+        "BindOptions": options,
+    }
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".") if part.isdigit())
+
+
+def _tmpfs(step: Mount, survey: Survey) -> str:
+    options = [f"size={step.size}", f"mode={step.perms or 0:o}", "nosuid", "nodev"]
+    if step.perms == _PRIVATE_MODE:
+        options += [f"uid={survey.identity.uid}", f"gid={survey.identity.gid}"]
+    if step.inodes is not None:
+        options.append(f"nr_inodes={step.inodes}")
+    return ",".join([*options, "exec"])
+
+
+# --- the order for the agent -----------------------------------------------------------
+
+
+def order(invocation: Invocation, spec: SandboxSpec, facts: DockerFacts, timeout: float | None) -> dict[str, Any]:
+    """
+    What the agent is told to start.
+
+    Args:
+        invocation: The command.
+        spec: The spec.
+        facts: From `detect(spec)`.
+        timeout: Seconds until it is ended; None is no deadline.
+
+    Raises:
+        SpecError: The working directory is not visible in the box.
+    """
+    inner = _confinement(invocation, spec, facts)
+    return {
+        "argv": list(inner.argv),
+        "environment": [list(row) for row in inner.environment],
+        "cwd": inner.cwd,
+        "rlimits": [list(row) for row in inner.rlimits],
+        "wall": timeout,
+        "cpu": spec.limits.cpu,
+    }
+
+
+def _confinement(invocation: Invocation, spec: SandboxSpec, facts: DockerFacts) -> Confinement:
+    tree, survey = shown_tree(spec, facts)
+    environment = {
+        name: survey.box_home if name == "HOME" and value == survey.home else value
+        for name, value in invocation.environment
+    }
+    return Confinement(
+        argv=invocation.argv,
+        environment=tuple(environment.items()),
+        cwd=_cwd(invocation.cwd, spec, facts, tree, survey),
+        # The number of processes is the control group's matter: the kernel would count those
+        # of the same user in every container.
+        rlimits=tuple(row for row in rlimits(spec.limits) if row[0] != _RLIMIT_NPROC),
+    )
+
+
+def _cwd(asked: str | None, spec: SandboxSpec, facts: DockerFacts, tree: Tree, survey: Survey) -> str:
+    if asked is not None and not facts.is_hosts_system and not _is_shown(asked, tree):
+        # The image's own directories are not known here: the agent says whether there is one.
+        return posixpath.normpath(asked) if asked.startswith("/") else asked
+    return working_directory(asked, spec, survey, lambda path: _is_shown(path, tree), survey.box_home)
+
+
+def _is_shown(path: str, tree: Tree) -> bool:
+    return tree.at(path) in (Node.READ, Node.WRITE) or tree.nodes.get(path) is Node.PRIVATE
+
+
+# --- for people ------------------------------------------------------------------------
+
+
+def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: DockerFacts) -> LaunchPlan:
+    """
+    The plan for *invocation*, as the command line of `docker` that would come nearest.
+
+    Raises:
+        SpecError: The spec or the working directory cannot be kept.
+    """
+    if invocation.pass_fds:
+        raise SpecError("descriptors cannot be handed into a container; use files, or stdin, stdout and stderr")
+    confinement = _confinement(invocation, spec, facts)
+    made = container(
+        spec,
+        facts,
+        image=facts.settings.image or "(the host's system)",
+        labels={},
+        scratch="(the box's own)",
+        command=confinement.argv,
+    )
+    return LaunchPlan(
+        backend="docker",
+        argv=tuple(_command_line(made, confinement)),
+        confinement=confinement,
+        mounts=box_mounts(spec, facts, "(the box's own)"),
+        notes=tuple(_notes(spec, facts)),
+    )
+
+
+def _command_line(made: dict[str, Any], inner: Confinement) -> Iterator[str]:
+    host = made["HostConfig"]
+    yield from ("docker", "run", "--rm", "--interactive", "--pull", "never", "--read-only")
+    yield from ("--network", host["NetworkMode"], "--ipc", "private", "--cap-drop", "ALL")
+    yield from ("--security-opt", "no-new-privileges")
+    if len(host["SecurityOpt"]) > 1:
+        yield from ("--security-opt", "seccomp=PROFILE")
+    yield from ("--user", made["User"], "--log-driver", "none", "--shm-size", str(host["ShmSize"]))
+    if host["Runtime"]:
+        yield from ("--runtime", host["Runtime"])
+    for option, key in (("--memory", "Memory"), ("--memory-swap", "MemorySwap"), ("--pids-limit", "PidsLimit")):
+        if key in host:
+            yield from (option, str(host[key]))
+    for target, options in host["Tmpfs"].items():
+        yield from ("--tmpfs", f"{target}:{options}")
+    for mount in host["Mounts"]:
+        read_only = ",readonly" if mount["ReadOnly"] else ""
+        yield from ("--mount", f"type=bind,source={mount['Source']},target={mount['Target']}{read_only}")
+    yield from ("--workdir", inner.cwd, made["Image"], *inner.argv)
+
+
+def _notes(spec: SandboxSpec, facts: DockerFacts) -> Iterator[str]:
+    survey = facts.survey
+    if survey is None:
+        return
+    if survey.identity.keeps_root:
+        yield "the command is uid 0 of the host, without capabilities: its directories are root's"
+    if survey.watched:
+        yield f"{len(survey.watched)} protected names do not exist; made in the run, they are moved away after it"
+    yield from survey.gaps
+    if facts.settings.workspace == "copy":
+        yield "the named directories are copied into the container; what the command changes stays there"
+    if spec.filesystem.allow_host_interpreter_writes:
+        yield "the box may write what this library runs from"

@@ -1,0 +1,51 @@
+"""
+What a box keeps on the host to cover hidden paths with.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from sandboxkit.backends.docker._plan import ways
+
+if TYPE_CHECKING:
+    from sandboxkit.backends.docker._facts import DockerFacts
+    from sandboxkit.model import SandboxSpec
+
+__all__ = ["make_covers", "make_ways"]
+
+
+def make_covers(scratch: str) -> None:
+    """
+    Makes the file nobody may read, and the directory nobody may enter.
+    """
+    os.close(os.open(f"{scratch}/nothing", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o000))
+    os.mkdir(f"{scratch}/closed", 0o000)
+
+
+def make_ways(scratch: str, spec: SandboxSpec, facts: DockerFacts) -> None:
+    """
+    Makes the directories that lead to what is shown inside of hidden ones. They can be
+    passed and not listed, not even by their owner, who may be the command's user.
+    """
+    root = f"{scratch}/way"
+    _open(root)
+    for path, is_directory in ways(spec, facts):
+        target = root + path
+        os.makedirs(target if is_directory else os.path.dirname(target), exist_ok=True)
+        if not is_directory and not os.path.exists(target):
+            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o000))
+    for directory, _, _ in os.walk(root, topdown=False):
+        os.chmod(directory, 0o111)  # noqa: S103 - the command must get through
+
+
+def _open(root: str) -> None:
+    """
+    Lets the owner list and change what lies in *root* again.
+    """
+    if os.path.isdir(root):
+        os.chmod(root, 0o700)
+        for entry in os.scandir(root):
+            if entry.is_dir(follow_symlinks=False):
+                _open(entry.path)

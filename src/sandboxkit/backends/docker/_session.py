@@ -1,0 +1,300 @@
+"""
+Our side of the stream to a container's agent: frames, and the commands they are about.
+
+Whoever waits for something reads: the first one that waits takes what comes and hands it
+to whom it is for, the others wait for their turn. So nothing runs in the background, and a
+box needs no task group of its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import struct
+import time
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from sandboxkit.backends.docker import _agent as wire
+from sandboxkit.errors import BrokerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sandboxkit.process import PipeReader, PipeWriter
+
+__all__ = ["Remote", "Session"]
+
+_ENGINE_HEAD = struct.Struct(">BxxxI")
+_STDERR = 2
+_SEND_SECONDS = 30.0
+_FRAME = 1 << 15
+_LAST_WORDS = 4000
+
+
+class Remote:
+    """
+    One command, as far as the agent has told of it.
+
+    Attributes:
+        is_started: Whether it has become the command.
+        failure: The step that failed and its errno, where it never did.
+        end: How it ended, once it has.
+        on_output: Called with what it writes, as it comes.
+        started: When it was ordered, on the monotonic clock.
+    """
+
+    def __init__(self, ident: int, on_output: Callable[[int, bytes], None]) -> None:
+        self.ident = ident
+        self.on_output = on_output
+        self.is_started = False
+        self.failure: tuple[str, int] | None = None
+        self.end: Mapping[str, Any] | None = None
+        self.room = wire.WINDOW
+        self.started = time.monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        """
+        Whether nothing more comes of it.
+        """
+        return self.end is not None or self.failure is not None
+
+
+class Session:
+    """
+    The stream to one container.
+
+    Args:
+        reader: What comes from the engine.
+        writer: What goes to it.
+    """
+
+    def __init__(self, reader: PipeReader, writer: PipeWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._raw = bytearray()
+        self._frames = bytearray()
+        self._said = b""
+        self._put: Callable[[int, bytes], bool] = self._hold
+        self._turn = anyio.Lock()
+        self._sending = anyio.Lock()
+        self._commands: dict[int, Remote] = {}
+        self._last = 0
+        self.report: Mapping[str, Any] | None = None
+        self.is_lost = False
+
+    @property
+    def said(self) -> str:
+        """
+        The last of what came on the container's stderr.
+        """
+        return self._said.decode(errors="replace").strip()
+
+    @property
+    def is_idle(self) -> bool:
+        """
+        Whether no command runs.
+        """
+        return not self._commands
+
+    async def greet(self, files: Mapping[str, str], places: tuple[str, ...], program: bytes) -> Mapping[str, Any]:
+        """
+        What is in force in the container, once the agent runs.
+
+        Args:
+            program: The seccomp filter it puts on itself and all it starts; none if empty.
+            files: Content by path, to be written there first.
+            places: Paths whose device and inode are told, in the same order.
+
+        Raises:
+            BrokerError: The agent did not come up.
+        """
+        hello = {"files": list(files.items()), "places": places, "filter": base64.b64encode(program).decode()}
+        await self._send(wire.HELLO, 0, json.dumps(hello).encode())
+        await self.until(lambda: self.report is not None)
+        return self.report or {}
+
+    async def order(self, order: Mapping[str, Any], on_output: Callable[[int, bytes], None]) -> Remote:
+        """
+        Orders a command; `until` sees what becomes of it.
+        """
+        self._last += 1
+        remote = Remote(self._last, on_output)
+        self._commands[remote.ident] = remote
+        await self._send(wire.RUN, remote.ident, json.dumps(order).encode())
+        return remote
+
+    async def feed(self, remote: Remote, data: bytes) -> None:
+        """
+        Hands *data* to the command's input, as fast as it is read; none is its end.
+        """
+        if not data:
+            await self._send(wire.IN, remote.ident, b"")
+        view = memoryview(data)
+        while view and not remote.is_over:
+            await self.until(lambda: remote.room > 0 or remote.is_over)
+            part = view[: min(_FRAME, remote.room)]
+            remote.room -= len(part)
+            view = view[len(part) :]
+            if part:
+                await self._send(wire.IN, remote.ident, bytes(part))
+
+    async def taken(self, remote: Remote, kind: int, count: int) -> None:
+        """
+        Lets the command write *count* more bytes to one of its streams.
+        """
+        if count and not remote.is_over:
+            await self._send(wire.ACK, remote.ident, bytes([kind]) + struct.pack("!I", count))
+
+    async def signal(self, remote: Remote, number: int) -> None:
+        """
+        Sends signal *number* to the command.
+        """
+        await self._send(wire.SIGNAL, remote.ident, bytes([number]))
+
+    async def kill(self, remote: Remote, because: str) -> None:
+        """
+        Ends the command and all it started.
+        """
+        await self._send(wire.KILL, remote.ident, because.encode())
+
+    async def until(self, is_true: Callable[[], bool]) -> None:
+        """
+        Reads until *is_true*.
+
+        Raises:
+            BrokerError: The stream has ended: the container is gone.
+        """
+        while not is_true():
+            async with self._turn:
+                if is_true():
+                    return
+                if self.is_lost:
+                    raise BrokerError("the container ended, or the engine went away, during the run")
+                await self._once()
+
+    async def follow(self, put: Callable[[int, bytes], bool]) -> None:
+        """
+        Reads to the end of the stream of a container without an agent, or until *put* wants
+        no more of what comes on stdout (1) and stderr (2).
+        """
+        self._put, is_wanted = put, True
+        while is_wanted:
+            try:
+                is_wanted = self._split(await self._reader.receive())
+            except (anyio.EndOfStream, anyio.ClosedResourceError, OSError):
+                return
+
+    async def write(self, data: bytes) -> None:
+        """
+        Hands *data* to the input of a container without an agent.
+        """
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+            await self._writer.send(data)
+
+    async def is_alive(self) -> bool:
+        """
+        Whether the stream has not ended, as far as can be seen without waiting.
+        """
+        if not self.is_lost and not self._turn.locked():
+            self._turn.acquire_nowait()
+            try:
+                with anyio.move_on_after(0):
+                    await self._once()
+            finally:
+                self._turn.release()
+        return not self.is_lost
+
+    async def _once(self) -> None:
+        """
+        Takes what has come. What the stream holds is read before this waits for anything.
+        """
+        try:
+            self._take(await self._reader.receive())
+        except (anyio.EndOfStream, anyio.ClosedResourceError, OSError):
+            self.is_lost = True
+
+    def forget(self, remote: Remote) -> None:
+        """
+        Takes no more notice of a command.
+        """
+        self._commands.pop(remote.ident, None)
+
+    def close(self) -> None:
+        """
+        Ends the stream, and with it the container.
+        """
+        self.is_lost = True
+        self._writer.close()
+        self._reader.close()
+
+    async def _send(self, kind: int, ident: int, content: bytes) -> None:
+        # A frame that was begun must be ended, or the next one would not be read as one.
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_SEND_SECONDS) as scope:
+            async with self._sending:
+                try:
+                    await self._writer.send(wire.HEAD.pack(kind, ident, len(content)) + content)
+                except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+                    self.is_lost = True
+        if scope.cancelled_caught:
+            self.close()
+
+    def _take(self, data: bytes) -> None:
+        self._split(data)
+        self._read_frames()
+
+    def _hold(self, stream: int, content: bytes) -> bool:
+        if stream == _STDERR:
+            self._said = (self._said + content)[-_LAST_WORDS:]
+        else:
+            self._frames += content
+        return True
+
+    def _split(self, data: bytes) -> bool:
+        """
+        Takes the engine's own framing off, which tells stdout and stderr apart; whether
+        more is wanted.
+
+        Source: Docker Engine API, ContainerAttach, "Stream format".
+        """
+        self._raw += data
+        is_wanted = True
+        while len(self._raw) >= _ENGINE_HEAD.size:
+            stream, length = _ENGINE_HEAD.unpack_from(self._raw)
+            if len(self._raw) < _ENGINE_HEAD.size + length:
+                break
+            content = bytes(self._raw[_ENGINE_HEAD.size : _ENGINE_HEAD.size + length])
+            del self._raw[: _ENGINE_HEAD.size + length]
+            is_wanted = self._put(stream, content) and is_wanted
+        return is_wanted
+
+    def _read_frames(self) -> None:
+        while len(self._frames) >= wire.HEAD.size:
+            kind, ident, length = wire.HEAD.unpack_from(self._frames)
+            if len(self._frames) < wire.HEAD.size + length:
+                return
+            content = bytes(self._frames[wire.HEAD.size : wire.HEAD.size + length])
+            del self._frames[: wire.HEAD.size + length]
+            self._hear(kind, ident, content)
+
+    def _hear(self, kind: int, ident: int, content: bytes) -> None:
+        if kind == wire.READY:
+            self.report = json.loads(content)
+            return
+        remote = self._commands.get(ident)
+        if remote is None:
+            return
+        if kind in (wire.OUT, wire.ERR):
+            remote.on_output(kind, content)
+        elif kind == wire.STARTED:
+            remote.is_started = True
+        elif kind == wire.TAKEN:
+            remote.room += struct.unpack("!I", content)[0]
+        elif kind == wire.END:
+            remote.end = json.loads(content)
+        elif kind == wire.FAILED:
+            said = json.loads(content)
+            remote.failure = (said["step"], said["errno"])

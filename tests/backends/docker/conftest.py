@@ -1,0 +1,163 @@
+"""
+The engine that the tests of this directory use, and images made without any registry.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+
+from sandboxkit.backends.docker import DockerBackend
+from sandboxkit.model import Control, SandboxSpec
+from sandboxkit.process import interpreter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+BUSYBOX = "/bin/busybox"
+DEGRADED = frozenset({Control.PROCESS_ISOLATION}) if os.geteuid() == 0 else frozenset()
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """
+    One event loop: the other one is tried by the conformance suite.
+    """
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """
+    Collects what the SDK leaves open when it cannot connect, before it counts against
+    another test: `UnixHTTPConnection.connect` closes no socket on an error.
+    """
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+@pytest.fixture(scope="session")
+def backend() -> DockerBackend:
+    """
+    The backend, on the engine that DOCKER_HOST names.
+    """
+    found = DockerBackend()
+    detection = anyio.run(found.detect)
+    if not detection.available:
+        named = "docker" in os.environ.get("SANDBOXKIT_REQUIRE", "").replace(",", " ").split()
+        (pytest.fail if named else pytest.skip)(f"docker: {detection.reason}; {detection.remedy}")
+    return found
+
+
+async def own_containers(backend: DockerBackend) -> list[str]:
+    """
+    The names of this process's containers; other tests run beside.
+    """
+    return [found.name for found in await backend.list_active() if found.pid == os.getpid()]
+
+
+@pytest.fixture
+def ws(tmp_path: Path) -> Path:
+    """
+    A workspace.
+    """
+    workspace = tmp_path.resolve() / "ws"
+    workspace.mkdir()
+    return workspace
+
+
+@pytest.fixture
+def spec(ws: Path) -> SandboxSpec:
+    """
+    A box that writes the workspace.
+    """
+    return SandboxSpec.workspace_write(ws, allow_degraded=DEGRADED)
+
+
+@pytest.fixture(scope="session")
+def make_image(backend: DockerBackend) -> Iterator[Callable[[str, bytes], str]]:
+    """
+    Makes an image of an archive, and removes it afterwards.
+    """
+    import docker
+
+    client = docker.APIClient(base_url=os.environ.get("DOCKER_HOST"), version="auto")
+    made: list[str] = []
+
+    def make(name: str, archive: bytes, *changes: str) -> str:
+        client.import_image_from_data(archive, repository=name, tag="latest", changes=list(changes))
+        made.append(f"{name}:latest")
+        return made[-1]
+
+    yield make
+    for name in made:
+        client.remove_image(name, force=True)
+    client.close()
+
+
+def _archive(files: dict[str, str], links: dict[str, str], trees: dict[str, str] | None = None) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name in ("tmp", "proc", "dev", "sys", "etc"):
+            member = tarfile.TarInfo(name)
+            member.type, member.mode = tarfile.DIRTYPE, 0o755
+            archive.addfile(member)
+        for target, source in files.items():
+            archive.add(os.path.realpath(source), target.lstrip("/"))
+        for target, source in (trees or {}).items():
+            archive.add(source, target.lstrip("/"), filter=_standard)
+        for path, text in links.items():
+            member = tarfile.TarInfo(path.lstrip("/"))
+            member.type, member.linkname = tarfile.SYMTYPE, text
+            archive.addfile(member)
+    return buffer.getvalue()
+
+
+@pytest.fixture(scope="session")
+def shell_image(make_image: Callable[..., str]) -> str:
+    """
+    An image with a shell and no Python.
+    """
+    if not os.path.exists(BUSYBOX):
+        pytest.skip(f"not applicable: there is no {BUSYBOX} (Debian's busybox-static)")
+    names = subprocess.run([BUSYBOX, "--list"], capture_output=True, text=True, check=True).stdout.split()
+    links = {f"/bin/{name}": "busybox" for name in names if name != "busybox"}
+    return make_image(f"sandboxkit-test-sh-{os.getpid()}", _archive({"/bin/busybox": BUSYBOX}, links), "ENV PATH=/bin")
+
+
+@pytest.fixture(scope="session")
+def python_image(make_image: Callable[..., str]) -> str:
+    """
+    An image with the Python that runs the tests, and what it needs of the host.
+    """
+    python, version = interpreter(), f"python{sys.version_info.major}.{sys.version_info.minor}"
+    library = os.path.dirname(os.__file__)
+    needed = [python, *map(str, Path(library, "lib-dynload").glob("*.so"))]
+    said = subprocess.run(["ldd", *needed], capture_output=True, text=True, check=False).stdout
+    files = {path: path for path in set(re.findall(r"(/[^\s:()]+\.so[^\s:()]*) \(", said))}
+    files |= {"/usr/local/bin/python3": python}
+    links = {}
+    if os.path.exists(BUSYBOX):
+        files["/bin/busybox"] = BUSYBOX
+        links = {f"/bin/{name}": "busybox" for name in ("sh", "cat", "ls", "rm", "id", "sleep")}
+    archive = _archive(files, links, {f"/usr/local/lib/{version}": library})
+    changes = ("ENV PATH=/usr/local/bin:/bin", "ENV PYTHONHOME=/usr/local")
+    return make_image(f"sandboxkit-test-python-{os.getpid()}", archive, *changes)
+
+
+def _standard(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    parts = set(member.name.split("/"))
+    return None if parts & {"site-packages", "test", "__pycache__", "idlelib", "ensurepip", "lib2to3"} else member

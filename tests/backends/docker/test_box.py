@@ -1,0 +1,193 @@
+"""
+What is particular to boxes in containers; the rest is the conformance suite's.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+from tests.backends.docker.conftest import DEGRADED, own_containers
+
+from sandboxkit.backends.docker import DockerBackend
+from sandboxkit.errors import BackendError, CommandFailedError, EnforcementError, ProgramNotFoundError
+from sandboxkit.model import Control, Grade, Limits, SandboxSpec, Termination
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMMANDS = int(os.environ.get("SANDBOXKIT_DOCKER_COMMANDS", "200"))
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(200)]
+
+
+async def test_a_session_of_many_commands(backend: DockerBackend, spec: SandboxSpec) -> None:
+    async with backend.open(spec) as box:
+        containers = box.containers
+        for number in range(COMMANDS):
+            result = await box.run(["sh", "-c", f"exit {number % 7}"])
+            assert result.exit_code == number % 7
+        assert box.containers == containers
+        assert len(containers) == 1
+    assert await own_containers(backend) == []
+
+
+async def test_commands_of_a_box_run_at_once(backend: DockerBackend, spec: SandboxSpec) -> None:
+    async with backend.open(spec) as box, anyio.create_task_group() as tasks:
+        started = time.monotonic()
+        for _ in range(5):
+            tasks.start_soon(box.run, ["sleep", "1"])
+    assert time.monotonic() - started < 4
+
+
+async def test_a_command_that_ends_leaves_the_others(backend: DockerBackend, spec: SandboxSpec) -> None:
+    async with backend.open(spec) as box, box.start(["sh", "-c", "sleep 2; echo done"]) as slow:
+        for _ in range(5):
+            await box.run(["sh", "-c", "sleep 100 & exit 0"])
+        stopped = await box.run(["sh", "-c", "sleep 100 & sleep 100"], timeout=0.3)
+        assert stopped.termination is Termination.TIMED_OUT
+        assert (await slow.wait()).ok
+        left = await box.run(["sh", "-c", "ps ax | grep -c '[s]leep 100'"])
+        assert left.text() == "0\n"
+
+
+async def test_streams_signals_and_descriptors(backend: DockerBackend, spec: SandboxSpec, tmp_path: Path) -> None:
+    with (tmp_path / "out").open("wb") as target:
+        async with backend.open(spec) as box:
+            async with box.start(["cat"], stdin=subprocess.PIPE) as process:
+                assert process.stdin is not None
+                assert process.stdout is not None
+                await process.stdin.send(b"hello")
+                assert await process.stdout.receive() == b"hello"
+                await process.stdin.aclose()
+                assert (await process.wait()).ok
+            async with box.start(["echo", "to a file"], stdout=target.fileno()) as process:
+                await process.wait()
+            async with box.start(["sleep", "100"]) as process:
+                process.send_signal(signal.SIGUSR1)
+                result = await process.wait()
+                assert (result.signal, result.termination) == (signal.SIGUSR1, Termination.SIGNALED)
+    assert (tmp_path / "out").read_text() == "to a file\n"
+
+
+async def test_much_goes_in_and_comes_out(backend: DockerBackend, spec: SandboxSpec) -> None:
+    data = os.urandom(9_000_000)
+    async with backend.open(spec) as box:
+        assert (await box.run(["cat"], stdin=data)).stdout == data
+        assert (await box.run(["true"], stdin=data)).ok
+
+
+async def test_a_reader_that_does_not_read_holds_up_only_its_own(backend: DockerBackend, spec: SandboxSpec) -> None:
+    async with backend.open(spec) as box, box.start(["yes"]) as process:
+        for _ in range(20):
+            assert (await box.run(["echo", "x"])).text() == "x\n"
+        assert process.stdout is not None
+        assert (await process.stdout.receive()).startswith(b"y\n")
+
+
+async def test_memory_runs_out_and_the_box_goes_on(backend: DockerBackend, ws: Path) -> None:
+    spec = SandboxSpec.workspace_write(ws, limits=Limits(memory_bytes=64 << 20), allow_degraded=DEGRADED)
+    fill = ["sh", "-c", "head -c 300000000 /dev/zero > /tmp/full; exit 3"]
+    async with backend.open(spec) as box:
+        assert box.enforcement.grade(Control.LIMITS_MEMORY) is Grade.ENFORCED
+        result = await box.run(fill)
+        assert result.termination is Termination.MEMORY_LIMIT, result
+        assert result.usage is not None
+        assert result.usage.oom_kills
+        await box.run(["rm", "-f", "/tmp/full"])
+        assert (await box.run(["true"])).ok
+    assert subprocess.run(["sh", "-c", "head -c 300000000 /dev/zero | wc -c"], check=True, capture_output=True).stdout
+
+
+async def test_nothing_of_the_engine_is_seen(backend: DockerBackend, ws: Path) -> None:
+    socket = os.environ["DOCKER_HOST"].removeprefix("unix://")
+    spec = SandboxSpec.workspace_write(ws, allow_degraded=DEGRADED)
+    assert os.path.exists(socket)
+    async with backend.open(spec) as box:
+        assert not (await box.run(["test", "-r", socket])).ok
+
+
+async def test_other_names(backend: DockerBackend, spec: SandboxSpec) -> None:
+    assert await backend.is_available()
+    assert (await backend.execute(["echo", "x"], spec=spec)).text() == "x\n"
+    with pytest.raises(ProgramNotFoundError):
+        await backend.execute(["no-such-program"], spec=spec)
+    assert b"".join([chunk async for chunk in backend.stream(["seq", "3"], spec=spec)]) == b"1\n2\n3\n"
+    with pytest.raises(CommandFailedError):
+        _ = [chunk async for chunk in backend.stream(["false"], spec=spec)]
+    async with backend.open(spec) as box:
+        (active,) = [found for found in await backend.list_active() if found.pid == os.getpid()]
+        assert (active.id, active.state, active.is_left) == (box.containers[0], "running", False)
+        assert box.containers[0] not in await backend.prune()
+        assert await backend.kill(active.name)
+        assert not await backend.kill(active.name)
+        assert (await box.run(["true"])).ok, "the box gets another container"
+
+
+async def test_only_what_this_library_made_is_touched(backend: DockerBackend, shell_image: str) -> None:
+    import docker
+
+    client = docker.APIClient(base_url=os.environ["DOCKER_HOST"], version="auto")
+    foreign = client.create_container(shell_image, ["sleep", "100"], name=f"not-ours-{os.getpid()}")["Id"]
+    try:
+        assert foreign not in await backend.prune()
+        with pytest.raises(BackendError, match="names no container of this library's"):
+            await backend.kill(foreign)
+        assert client.inspect_container(foreign)["Id"] == foreign
+    finally:
+        client.remove_container(foreign, force=True)
+        client.close()
+
+
+async def test_an_image_with_a_shell(backend: DockerBackend, shell_image: str, ws: Path) -> None:
+    boxed = DockerBackend(shell_image)
+    spec = SandboxSpec.workspace_write(ws, allow_degraded=DEGRADED)
+    (ws / "file").write_text("of the host")
+    async with boxed.open(spec) as box:
+        for control in (Control.LIMITS_MEMORY, Control.LIMITS_PROCESSES, Control.SYSCALLS, Control.LIMITS_WALL):
+            assert box.enforcement.grade(control) is Grade.ENFORCED, control
+        path = {"PATH": "/bin"}
+        assert (await box.run(["cat", "file"], environment=path)).text() == "of the host"
+        assert (await box.run(["cat"], stdin=b"in", environment=path)).text() == "in"
+        assert (await box.run(["sh", "-c", "echo x >&2; exit 9"], environment=path)).exit_code == 9
+        result = await box.run(["sh", "-c", "sleep 100 & sleep 100"], timeout=1, environment=path)
+        assert result.termination is Termination.TIMED_OUT
+        assert result.duration_s < 6
+        flood = await box.run(["yes"], timeout=20, environment=path)
+        assert (flood.termination, flood.truncated) == (Termination.OUTPUT_LIMIT, True)
+        assert not (await box.run(["sh", "-c", "echo x > /bin/x"], environment=path)).ok
+    cpu = SandboxSpec.workspace_write(ws, limits=Limits(cpu=1), allow_degraded=DEGRADED)
+    with pytest.raises(EnforcementError, match=r"limits\.cpu"):
+        async with boxed.open(cpu):
+            pass
+    assert await own_containers(backend) == []
+
+
+async def test_a_copied_workspace_stays_in_the_container(python_image: str, ws: Path) -> None:
+    (ws / "dir").mkdir()
+    (ws / "dir/file").write_text("of the host")
+    (ws / "link").symlink_to("dir/file")
+    (ws / "secret").write_text("secret")
+    spec = SandboxSpec.workspace_write(ws, allow_degraded=DEGRADED).model_copy()
+    fields = spec.model_dump()
+    fields["filesystem"]["deny"] = (str(ws / "secret"),)
+    spec = SandboxSpec(**fields)
+    async with DockerBackend(python_image, workspace="copy").open(spec) as box:
+        run = ["python3", "-c", "print(open('link').read(), end=''); open('dir/file', 'w').write('changed')"]
+        environment = {"PATH": "/usr/local/bin:/bin", "PYTHONHOME": "/usr/local"}
+        result = await box.run(run, environment=environment)
+        assert result.text() == "of the host", result
+        assert await box.files.read(str(ws / "dir/file")) == b"changed"
+        assert sorted(await box.files.list(str(ws))) == ["dir", "link"]
+    assert (ws / "dir/file").read_text() == "of the host"
+
+
+async def test_a_copied_workspace_needs_python_in_the_image(shell_image: str) -> None:
+    detection = await DockerBackend(shell_image, workspace="copy").detect()
+    assert "has no python3" in detection.reason
+    assert "workspace='bind'" in detection.remedy
