@@ -16,7 +16,6 @@ import contextlib
 import hashlib
 import json
 import os
-import resource
 import secrets
 import sys
 import time
@@ -25,6 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sandboxkit.backends._quarantine import state_places
+
+if sys.platform == "linux":
+    import resource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -101,8 +103,10 @@ def forget() -> None:
 def places() -> tuple[str, ...]:
     """
     Directories for it, best first: those that are gone after a restart, then the state
-    directory. A box may write none of them.
+    directory. A box may write none of them. Only Linux tells what findings depend on.
     """
+    if sys.platform != "linux":
+        return ()
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     passing = runtime if runtime.startswith("/") else "/run" if os.geteuid() == 0 else ""
     first = (os.path.join(os.path.realpath(passing), "sandboxkit", _NAME),) if passing else ()

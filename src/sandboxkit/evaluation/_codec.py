@@ -198,14 +198,14 @@ _CONTAINERS: dict[type, str | None] = {
 
 
 _encoder = json.JSONEncoder(separators=(",", ":"), check_circular=False, ensure_ascii=False)
-_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # no stub
+_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # typeshed leaves it out
 
 
 def _writer() -> Callable[[Any], str]:
     # What `encode` makes anew at every call, made once. Where an interpreter has it not, or
     # with other arguments, `encode` does the same in thrice the time.
     try:
-        made = json.encoder.c_make_encoder(  # type: ignore[attr-defined]  # no stub; tested below
+        made = json.encoder.c_make_encoder(  # type: ignore[attr-defined]  # typeshed leaves it out; tested below
             None, _encoder.default, json.encoder.encode_basestring, None, ":", ",", False, False, True
         )
         if made({"a": [1.5, '"', None]}, 0) and "".join(made([1], 0)) == "[1]":

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import fcntl
 import json
 import math
 import os
@@ -21,6 +20,7 @@ import select
 import signal
 import socket
 import struct
+import sys
 import threading
 import time
 import weakref
@@ -32,6 +32,9 @@ import anyio
 from sandboxkit.errors import SetupError
 from sandboxkit.process._client import interpreter
 from sandboxkit.process._client import shutdown as end_broker
+
+if sys.platform != "win32":
+    import fcntl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

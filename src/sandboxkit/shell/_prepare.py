@@ -9,6 +9,7 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
+from sandboxkit.shell._tables import RESERVED
 from sandboxkit.shell._unsure import TooMuchError, UnsureError
 
 __all__ = ["HereDocument", "Prepared", "prepare"]
@@ -29,8 +30,9 @@ _BEGINS = re.compile(
     r"[ \t]*(?:![ \t]+)*$"
 )
 _SUBSTITUTION = re.compile(r"[$<>]\([ \t]*$")
+_NAME = rf"(?!(?:{'|'.join(sorted(filter(str.isalpha, RESERVED)))})\b)[A-Za-z_]\w*"
 _KEYWORD = re.compile(
-    r"(?:time(?:[ \t]+-p)?|!)[ \t]+(?=\S)(?![A-Za-z_]\w*\+?=\()|coproc(?:[ \t]+[A-Za-z_]\w*)?[ \t]+"
+    rf"(?:time(?:[ \t]+-p)?|!)[ \t]+(?=\S)(?![A-Za-z_]\w*\+?=\()|coproc(?:[ \t]+{_NAME})?[ \t]+"
     r"(?=[({]|\[\[[ \t]|(?:if|for|while|until|case|select|function|time|!|coproc)[ \t(])"
 )
 _OPENERS = {"$((": "arithmetic", "$(": "command", "${": "braces", "<(": "command", ">(": "command"}
