@@ -108,7 +108,8 @@ def encoder(limit: int, exposed: Exposed) -> Encoder:
             return _module(value)
         plain = _as_base(value)
         if plain is value:
-            return {"$refused": f"a {type(value).__name__} of the caller's"}
+            what = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+            return {"$refused": f"{what} of the caller's"}
         return encoder.encode(plain, depth)
 
     return Encoder(limit, foreign)
