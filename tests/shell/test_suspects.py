@@ -20,6 +20,12 @@ from sandboxkit.shell._suspects import apart
         ("a", []),
         ("a; 'b; c", ["a", "'b", "c"]),
         ("a;" * 2000, []),
+        ("while a; do b & done || c", ["while a", "do b", "done", "c", "while a; do b & done"]),
+        (
+            "x; if a; then for b in c; do d; done; fi",
+            ["x", "if a", "then for b in c", "do d", "done", "fi", "if a; then for b in c; do d; done; fi"],
+        ),
+        ("echo if; b", ["echo if", "b"]),
     ],
 )
 def test_text_is_cut_between_commands(text: str, cut: list[str]) -> None:

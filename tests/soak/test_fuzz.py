@@ -55,13 +55,13 @@ def test_the_policy_answers_to_anything(rounds: Iterator[int], rng: random.Rando
     allowed: list[str] = []
     for _ in rounds:
         text = some_text(rng)
-        start = time.monotonic()
+        start = time.process_time()
         try:
             evaluation = policy.evaluate(text, context=context)
         except sk.CommandError:
             continue
         finally:
-            assert time.monotonic() - start < SLOWEST_S, text
+            assert time.process_time() - start < SLOWEST_S, text
         assert evaluation.command.opaque is None or evaluation.action > sk.PolicyAction.ALLOW, text
         assert not evaluation.is_direct or evaluation.action is sk.PolicyAction.ALLOW, text
         if evaluation.action is sk.PolicyAction.ALLOW:
@@ -151,10 +151,10 @@ def test_rule_files_are_taken_or_refused(rounds: Iterator[int], rng: random.Rand
             text = text[:place] + rng.choice(pieces) * rng.choice((1, 1, 1, 500)) + text[place + rng.randrange(4) :]
         path = tmp_path / rng.choice(("rules.toml", "rules.json"))
         path.write_bytes(text.encode("utf-8", "surrogateescape"))
-        begin = time.monotonic()
+        begin = time.process_time()
         try:
             policy = sk.ExecPolicy.from_files(**{rng.choice(("user", "project", "organisation")): path})
             policy.evaluate("a b -p; k delete x; x yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy")
         except sk.PolicyError:
             pass
-        assert time.monotonic() - begin < SLOWEST_S, text
+        assert time.process_time() - begin < SLOWEST_S, text

@@ -5,6 +5,7 @@ A rough look at text that cannot be read with certainty: for suspicion only.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ _MAX_APART_TEXT = 2_000
 _TOKEN = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*"|\$\(|[(){}`]|\|\||&&|[;&|\n]|[^\\'"$(){}`|&;\n]+|.""", re.DOTALL)
 _SEPARATORS = frozenset((";", "&", "|", "\n", "||", "&&"))
 _OPENING = frozenset(("(", "$(", "{"))
+_OPENS = frozenset(("case", "for", "if", "select", "until", "while"))
+_CLOSES = frozenset(("done", "esac", "fi"))
+_GOES_ON = frozenset(("!", "do", "elif", "else", "if", "then", "time", "until", "while"))
 _BREAK = re.compile(r"\$\(|[;&|\n(){}`]|\bdo\b|\bthen\b|\belse\b")
 _QUOTES = re.compile(r"[\"'\\\r]")
 _WRITTEN = re.compile(r"(?:<>|>>|>\||>)&?\s*([^\s;&|<>()]+)")
@@ -59,11 +63,12 @@ def apart(text: str) -> Iterator[str]:
     The commands of *text* that stand beside each other, cut at the operators between them
     and outside of quotes and brackets: where the grammar fails at one, the others can
     still be read. Each has blanks in front, so that it stands where it does in *text*.
-    Nothing where there is only one.
+    Where there are loops or conditions, each of those as one command too. Nothing where
+    there is only one.
     """
     if len(text) > _MAX_APART_TEXT:
         return
-    cuts, depth, is_quoted = [0], 0, False
+    cuts, outer, depth, inside, is_quoted, begins = [0], [0], 0, 0, False, True
     for found in _TOKEN.finditer(text):
         mark = found[0]
         if mark == "`":
@@ -72,8 +77,29 @@ def apart(text: str) -> Iterator[str]:
             depth += 1
         elif mark in (")", "}"):
             depth = max(0, depth - 1)
-        elif mark in _SEPARATORS and not depth and not is_quoted:
-            cuts.append(found.end())
+        elif mark in _SEPARATORS:
+            if not depth and not is_quoted:
+                cuts.append(found.end())
+                if not inside:
+                    outer.append(found.end())
+        elif begins and not depth and not is_quoted:
+            inside = max(0, inside + _deeper(mark.split()))
+        begins = mark in _SEPARATORS or (begins and mark.isspace())
     if 1 < len(cuts) <= _MAX_APART:
-        for start, end in zip(cuts, [*cuts[1:], len(text)], strict=True):
+        whole = pairwise([*outer, len(text)]) if len(outer) > 1 else ()
+        for start, end in dict.fromkeys((*pairwise([*cuts, len(text)]), *whole)):
             yield " " * start + text[start:end].rstrip(";&|\n")
+
+
+def _deeper(words: list[str]) -> int:
+    """
+    How many loops and conditions *words*, which begin a command, open; -1 where they close one.
+    """
+    opened = 0
+    for word in words:
+        if word in _CLOSES:
+            return opened - 1
+        opened += word in _OPENS
+        if word not in _GOES_ON:
+            break
+    return opened
