@@ -527,9 +527,7 @@ def _builtin() -> tuple[_Entry, ...]:
     """
     docker = _Entry(_docker, "docker", _DOCKER_PRIORITY)
     if sys.platform == "darwin":
-        from sandboxkit.backends.seatbelt import SeatbeltBackend
-
-        return _Entry(SeatbeltBackend(), "seatbelt", _SEATBELT_PRIORITY), docker
+        return _Entry(_seatbelt, "seatbelt", _SEATBELT_PRIORITY), docker
     if sys.platform != "linux":
         return (docker,)
     return (
@@ -537,6 +535,12 @@ def _builtin() -> tuple[_Entry, ...]:
         _Entry(_landlock, "landlock", _LANDLOCK_PRIORITY),
         docker,
     )
+
+
+def _seatbelt() -> SandboxBackend:
+    from sandboxkit.backends.seatbelt import SeatbeltBackend
+
+    return SeatbeltBackend()
 
 
 def _docker() -> SandboxBackend:

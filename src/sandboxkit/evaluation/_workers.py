@@ -11,7 +11,6 @@ import os
 import sys
 import time
 from collections import deque
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +46,9 @@ AHEAD_SECONDS = 1.0
 _CLOSING_SECONDS = 0.2
 
 
+_made: dict[str, Zygote] = {}
+
+
 def zygote(language: str = "python") -> Zygote:
     """
     The one of this process for *language*; nothing is started yet.
@@ -56,10 +58,10 @@ def zygote(language: str = "python") -> Zygote:
         BackendUnavailableError: This is not Linux, or a machine without a table of its
             system calls.
     """
-    return _zygote(language)
+    # Of two threads at once both make one, and both get the first; none has started.
+    return _made.get(language) or _made.setdefault(language, _zygote(language))
 
 
-@cache
 def _zygote(language: str) -> Zygote:
     if sys.platform != "linux":
         raise BackendUnavailableError(NAME, f"{sys.platform} has no seccomp", REMEDY)

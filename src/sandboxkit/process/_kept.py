@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import socket
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,8 +92,10 @@ class LineControl:
         import subprocess  # Linux, which has a broker, is spared this and tempfile
 
         self._sock.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        try:
             self._keeper.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:  # somebody has to take its status when it ends
+            threading.Thread(target=self._keeper.wait, daemon=True).start()
 
     def drop(self) -> None:
         """

@@ -36,7 +36,8 @@ program, work = sys.argv[1:]
 _detect.PROGRAM = program
 registry = sk.SandboxRegistry.default()
 async def main():
-    (status,) = await registry.list(sk.SandboxSpec.workspace_write(work))
+    status, docker = await registry.list(sk.SandboxSpec.workspace_write(work))
+    assert docker.name == "docker"
     found = status.to_dict()
     for allowed in (frozenset(), frozenset(sk.Control)):
         spec = sk.SandboxSpec.workspace_write(work, allow_degraded=allowed)
