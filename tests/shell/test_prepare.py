@@ -148,7 +148,7 @@ KEYWORDS = [
     ("a >& time (a)", "a >& time (a)"),
     ("a >| time (a)", "a >| time (a)"),
     ("dotime (a)", "dotime (a)"),
-    ("a |& time (a)", "a |&  (a)"),
+    ("a |& time (a)", "a |& time (a)"),
 ]
 
 

@@ -24,15 +24,16 @@ _LOOK_BACK = 40
 _GOES_ON = re.compile(
     r"(?:^|[;(\n]|(?<![<>])[&|]|(?:^|[\s;&|(])(?:\{|then|do|else|elif|in|if|while|until|!|time))[ \t]*$|\)[ \t]*$"
 )
-_PIPED = re.compile(r"(?:^|[^|])\|[ \t\n]*$")
+_PIPED = re.compile(r"(?:^|[^|])\|&?[ \t\n]*$")
 _BEGINS = re.compile(
     r"(?:^|[;(\n]|(?<![<>])[&|]|(?:^|[\s;&|(])(?:\{|then|do|else|elif|if|while|until|time(?:[ \t]+-p)?)[ \t])"
     r"[ \t]*(?:![ \t]+)*$"
 )
 _SUBSTITUTION = re.compile(r"[$<>]\([ \t]*$")
 _NAME = rf"(?!(?:{'|'.join(sorted(filter(str.isalpha, RESERVED)))})\b)[A-Za-z_]\w*"
+_ENDS = r"(?:do|done|elif|else|esac|fi|in|then)(?=[\s;&|()<>]|$)"
 _KEYWORD = re.compile(
-    rf"(?:time(?:[ \t]+-p)?|!)[ \t]+(?=\S)(?![A-Za-z_]\w*\+?=\()|coproc(?:[ \t]+{_NAME})?[ \t]+"
+    rf"(?:time(?:[ \t]+-p)?|!)[ \t]+(?=[^\s)}};&|])(?!{_ENDS}|[A-Za-z_]\w*\+?=\()|coproc(?:[ \t]+{_NAME})?[ \t]+"
     r"(?=[({]|\[\[[ \t]|(?:if|for|while|until|case|select|function|time|!|coproc)[ \t(])"
 )
 _OPENERS = {"$((": "arithmetic", "$(": "command", "${": "braces", "<(": "command", ">(": "command"}
@@ -214,7 +215,7 @@ class _Pass:
         Where the compound command begins that a keyword here stands in front of, or 0.
         """
         found = _KEYWORD.match(self._text, self._at)
-        if not found or not _BEGINS.search(before := self._before()) or (found[0][0] == "!" and _PIPED.search(before)):
+        if not found or not _BEGINS.search(before := self._before()) or (found[0][0] in "!t" and _PIPED.search(before)):
             return 0
         # At the beginning of $( ) bash 5.2 takes this `time` for a program, and refuses it.
         is_refused = found[0].startswith("time") and _SUBSTITUTION.search(before)
