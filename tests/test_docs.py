@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
+from tests.extras import missing_extra
 
 import sandboxkit
 from sandboxkit import errors
@@ -47,6 +48,9 @@ def test_snippet_runs(snippet: Path, tmp_path: Path) -> None:
         timeout=50,
         check=False,
     )
+    if extra := missing_extra(snippet.name):
+        assert f"pip install 'sandboxkit[{extra}]'" in done.stderr
+        return
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.extras import missing_extra
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -80,8 +81,6 @@ def test_every_example_is_listed() -> None:
 @pytest.mark.requires("bubblewrap")
 @pytest.mark.parametrize("name", SHOWN)
 def test_an_example_shows_what_it_should(name: str, tmp_path: Path) -> None:
-    if name == "egress.py":
-        pytest.importorskip("h11", reason="it needs the extra egress")
     done = subprocess.run(
         [sys.executable, "-W", "error", str(EXAMPLES / name)],
         cwd=tmp_path,
@@ -90,6 +89,9 @@ def test_an_example_shows_what_it_should(name: str, tmp_path: Path) -> None:
         timeout=50,
         check=False,
     )
+    if extra := missing_extra(name):
+        assert f"pip install 'sandboxkit[{extra}]'" in done.stderr
+        return
     assert (done.returncode, done.stderr) == (0, "")
     assert [text for text in SHOWN[name] if text not in done.stdout] == [], done.stdout
     assert list(tmp_path.iterdir()) == []
