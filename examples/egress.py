@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from sandboxkit import EgressPolicy, MissingExtraError
+from sandboxkit import EgressPolicy
 from sandboxkit.egress import EgressEvent, EgressProxy
 
 if TYPE_CHECKING:
@@ -57,13 +57,9 @@ async def main() -> None:
     """
     policy = EgressPolicy(allow_hosts=["good.example"], permit_networks=["127.0.0.0/8"])
     events: list[EgressEvent] = []
+    proxy = EgressProxy(policy, identity="example", resolver=names, on_event=events.append)
     server = await anyio.create_tcp_listener(local_host="127.0.0.1")
     port = server.extra(anyio.abc.SocketAttribute.local_port)
-    try:
-        proxy = EgressProxy(policy, identity="example", resolver=names, on_event=events.append)
-    except MissingExtraError as exc:
-        print(exc)
-        return
     async with server, proxy.listening() as address, anyio.create_task_group() as tasks:
         tasks.start_soon(server.serve, hello)
         for url in (f"http://good.example:{port}/", f"http://evil.example:{port}/", "http://169.254.169.254/"):
