@@ -217,6 +217,7 @@ async def own_image(engine: Engine, links: tuple[tuple[str, str], ...]) -> str:
 
 def _own(client: APIClient, name: str, links: tuple[tuple[str, str], ...]) -> str:
     import io
+    import json
     import tarfile
 
     if found := _image_id(client, name):
@@ -232,7 +233,11 @@ def _own(client: APIClient, name: str, links: tuple[tuple[str, str], ...]) -> st
             member.type, member.mode = tarfile.DIRTYPE, 0o755
             archive.addfile(member)
     repository, _, tag = name.partition(":")
-    client.import_image_from_data(
-        buffer.getvalue(), repository=repository, tag=tag, changes=["LABEL sandboxkit.image=1"]
-    )
-    return _image_id(client, name)
+    said = client.import_image_from_data(buffer.getvalue(), changes=["LABEL sandboxkit.image=1"])
+    made = str(json.loads(said.splitlines()[-1])["status"])
+    # Whoever names its image second takes the name away from the first, which stays for good.
+    if found := _image_id(client, name):
+        client.remove_image(made)
+        return found
+    client.tag(made, repository, tag)
+    return made
