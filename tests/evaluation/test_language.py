@@ -279,7 +279,7 @@ def _circular() -> list[object]:
 
 REFUSED = {
     "an object": (Account(), "Account"),
-    "a class": (Account, "type"),
+    "a class": (Account, "class Account"),
     "a bound method": (Account().__init__, "method"),  # type: ignore[misc]  # a method of an object is what is wanted
     "a builtin": (open, "builtin"),
     "an open file": (open, "builtin"),
