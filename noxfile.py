@@ -47,6 +47,7 @@ SUITE = (
     "--ignore=tests/soak",
     "--ignore=tests/backends/docker/test_box.py",
     "--ignore=tests/backends/docker/test_janitor.py",
+    "--ignore=tests/backends/docker/test_landlock_inside.py",
 )
 ENGINES = ("tests/conformance/docker", "tests/backends/docker")
 """What needs a container engine, which the session `docker` starts."""
