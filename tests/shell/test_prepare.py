@@ -149,6 +149,8 @@ KEYWORDS = [
     ("a >| time (a)", "a >| time (a)"),
     ("dotime (a)", "dotime (a)"),
     ("a |& time (a)", "a |& time (a)"),
+    ("{ time -p &>f a; }", "{  &>f a; }"),
+    ("{ time -p; }", "{ time -p; }"),
 ]
 
 

@@ -31,9 +31,9 @@ _BEGINS = re.compile(
 )
 _SUBSTITUTION = re.compile(r"[$<>]\([ \t]*$")
 _NAME = rf"(?!(?:{'|'.join(sorted(filter(str.isalpha, RESERVED)))})\b)[A-Za-z_]\w*"
-_ENDS = r"(?:do|done|elif|else|esac|fi|in|then)(?=[\s;&|()<>]|$)"
+_NO_COMMAND = r"(?:-p|do|done|elif|else|esac|fi|in|then)(?=[\s;&|()<>]|$)"
 _KEYWORD = re.compile(
-    rf"(?:time(?:[ \t]+-p)?|!)[ \t]+(?=[^\s)}};&|])(?!{_ENDS}|[A-Za-z_]\w*\+?=\()|coproc(?:[ \t]+{_NAME})?[ \t]+"
+    rf"(?:time(?:[ \t]+-p)?|!)[ \t]+(?=&>|[^\s)}};&|])(?!{_NO_COMMAND}|[A-Za-z_]\w*\+?=\()|coproc(?:[ \t]+{_NAME})?[ \t]+"
     r"(?=[({]|\[\[[ \t]|(?:if|for|while|until|case|select|function|time|!|coproc)[ \t(])"
 )
 _OPENERS = {"$((": "arithmetic", "$(": "command", "${": "braces", "<(": "command", ">(": "command"}
