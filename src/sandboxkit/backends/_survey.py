@@ -223,6 +223,8 @@ def _real(path: str) -> str:
     """
     Where *path* really is; empty where nothing is there.
     """
+    if sys.platform != "linux":
+        return os.path.realpath(path) if os.path.exists(path) else ""
     try:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
