@@ -11,9 +11,9 @@ and imports nothing of the package. Only C modules are imported, `_ctypes` inste
 `ctypes` among them: `ctypes`, `signal` and `json` each cost as much as half the start
 of the interpreter, and this runs once a command.
 
-Reports, one JSON object a line: `{"started": 1}`, then `{"exit": code, "signal": n,
-"user_us": t, "system_us": t, "max_rss_kb": n}`; or `{"error": stage, "errno": n}` when
-the command never ran.
+Reports, one JSON object a line: `{"started": 1}` when the command may run from then on,
+then `{"exit": code, "signal": n, "user_us": t, "system_us": t, "max_rss_kb": n}`; or
+`{"error": stage, "errno": n}` when it never ran.
 
 Source: landlock(7), prctl(2), pid_namespaces(7), setrlimit(2).
 """
@@ -247,8 +247,8 @@ def run(order: dict[str, Any], report: int) -> None:
         step("limits", set_limit, SYS_PRLIMIT64[machine], number, limit)
     if order["landlock"]:
         step("landlock", restrict_files, order["landlock"])
+    os.write(report, b'{"started": 1}\n')  # before: who is killed in between must not deny that it ran
     supervisor.command = spawn(order["argv"], environment, order["pass_fds"])
-    os.write(report, b'{"started": 1}\n')
     status, usage = supervisor.wait()  # its first look loads the module resource, beside the command
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -1
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
