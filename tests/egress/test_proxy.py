@@ -5,8 +5,10 @@ Through the proxy goes what the policy allows, by every way of asking, and nothi
 from __future__ import annotations
 
 import json
+import os
+import socket
 import struct
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -531,6 +533,57 @@ async def test_a_reset_is_passed_on() -> None:
         stream, _ = await proxy.connected(f"a.example:{port}")
         async with stream:
             assert await read_all(stream) == b"part<reset>"
+
+
+@pytest.mark.parametrize("wait", [0, 0.05])
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"C",
+        b"\x05\x01",
+        b"GARBAGE\r\n\r\n",
+        b"CONNECT localhost:1 HTTP/1.1\r\n\r\n",
+        b"CONNECT a.example:PORT HTTP/1.1\r\n\r\n",
+        b"CONNECT a.example:PORT HTTP/1.1\r\n\r\n" + b"x" * 300_000,
+        b"POST http://a.example:PORT/ HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx",
+    ],
+    ids=lambda said: said[:12].decode("latin-1") + str(len(said)),
+)
+async def test_a_client_that_resets_ends_its_own_connection_alone(said: bytes, wait: float) -> None:
+    async with serving() as port, proxying() as proxy:
+        other, _ = await proxy.connected(f"b.example:{port}")
+        client = socket.create_connection(("127.0.0.1", proxy.port))
+        client.setblocking(False)
+        with suppress(BlockingIOError):
+            client.send(said.replace(b"PORT", str(port).encode()))
+        await anyio.sleep(wait)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+        await anyio.sleep(0.05)
+        async with other:
+            await other.send(b"still here")
+            assert await other.receive() == b"still here"
+        stream, answer = await proxy.connected(f"c.example:{port}")
+        await stream.aclose()
+        assert answer.startswith(b"HTTP/1.1 200")
+
+
+async def test_a_want_of_descriptors_passes() -> None:
+    resource = pytest.importorskip("resource", reason="limits of processes are POSIX's")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with serving() as port, proxying() as proxy:
+        client = socket.create_connection(("127.0.0.1", proxy.port))
+        free = os.dup(client.fileno())
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+        try:
+            await anyio.sleep(0.25)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        client.sendall(f"CONNECT a.example:{port} HTTP/1.0\r\n\r\n".encode())
+        with client:
+            assert (await anyio.to_thread.run_sync(client.recv, 12)) == b"HTTP/1.1 200"
 
 
 async def test_a_slow_reader_slows_the_writer() -> None:
