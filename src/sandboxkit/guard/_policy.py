@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     ConfigDict,
     Field,
     PlainSerializer,
@@ -27,9 +26,17 @@ from sandboxkit.guard._address import OWN, Address, AddressRules, Network, leads
 from sandboxkit.guard._breadth import too_broad
 from sandboxkit.guard._index import RuleIndex
 from sandboxkit.guard._reserved import BLOCKED_PORTS, RESERVED_SUFFIXES
-from sandboxkit.guard._rule import EgressRule
 from sandboxkit.guard._verdict import Verdict
-from sandboxkit.model import Described, HostPattern, canonical_host, is_literal, problems
+from sandboxkit.model import (
+    Described,
+    EgressRule,
+    HostPattern,
+    HostText,
+    NetworkText,
+    canonical_host,
+    is_literal,
+    problems,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,17 +58,6 @@ def _name(text: str) -> str:
     return host
 
 
-def _host_pattern(text: str) -> str:
-    HostPattern.parse(text)
-    return text
-
-
-def _network(value: object) -> object:
-    if isinstance(value, str) and "/" not in value:
-        raise ValueError(f"{value!r} has no prefix length; write /32 or /128 for one address")
-    return value
-
-
 def _plain_address(address: Address) -> Address:
     if address.version == 6 and address.scope_id is not None:
         raise ValueError(f"{address} has a zone id; leave it out")
@@ -69,10 +65,8 @@ def _plain_address(address: Address) -> Address:
 
 
 _TEXT = PlainSerializer(str, return_type=str)
-_Network = Annotated[Network, BeforeValidator(_network), _TEXT]
 _Address = Annotated[Address, AfterValidator(_plain_address), _TEXT]
 _Name = Annotated[str, AfterValidator(_name)]
-_Pattern = Annotated[str, AfterValidator(_host_pattern)]
 _Port = Annotated[int, Field(ge=1, le=65535)]
 _DEFAULT_NAMES = tuple(row.suffix for row in RESERVED_SUFFIXES)
 _DEFAULT_PORTS = tuple(sorted(BLOCKED_PORTS))
@@ -100,9 +94,9 @@ class EgressPolicy(Described):
     """All rules that match count; their order does not."""
     default: Literal["public", "deny"] = "public"
     """What no rule matches: `public` lets every public address be reached, `deny` nothing."""
-    permit_hosts: tuple[_Pattern, ...] = ()
+    permit_hosts: tuple[HostText, ...] = ()
     """Names that are not refused for being reserved. Nothing else is lifted for them."""
-    permit_networks: tuple[_Network, ...] = ()
+    permit_networks: tuple[NetworkText, ...] = ()
     """
     Networks that are not refused for not being public. Metadata addresses and
     `own_addresses` stay refused, and so do reserved names and unlisted hosts.
