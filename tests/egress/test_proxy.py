@@ -459,6 +459,29 @@ async def test_rules_that_ask_wait_for_the_answer() -> None:
     assert asked[0].identity == "box"
 
 
+async def test_one_question_about_a_host_and_port_stands_at_a_time() -> None:
+    standing, most = 0, 0
+
+    async def ask(question: EgressQuestion) -> bool:
+        nonlocal standing, most
+        standing += 1
+        most = max(most, standing)
+        await anyio.sleep(0.05)
+        standing -= 1
+        return True
+
+    async with serving(web) as port:
+        rules = [{"action": "ask", "to": f"http://a.example:{port}/{path}"} for path in "abc"]
+        async with proxying(local_policy(rules=rules), ask=ask) as proxy:
+            async with anyio.create_task_group() as tasks:
+                for path in "abcabc":
+                    request = f"GET http://a.example:{port}/{path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+                    tasks.start_soon(proxy.said, request.encode())
+            assert {(event.host, event.port) for event in await proxy.recorded(6)} == {("a.example", port)}
+            assert all(event.verdict.allowed for event in proxy.events)
+    assert most == 1
+
+
 @pytest.mark.parametrize("how", ["nobody", "raises", "truthy", "slow", "too many"])
 async def test_no_clear_yes_is_a_no(how: str) -> None:
     async def ask(question: EgressQuestion) -> Any:

@@ -29,6 +29,8 @@ class EgressEvent:
         destination: Host and port, or for a request its URL without the query; what
             could not be read is shown shortened, in ASCII.
         verdict: What was decided, and by which rule.
+        host: The canonical host, or None where none could be read.
+        port: The port, likewise.
         address: The address that was dialed, or None where nothing was.
         method: The HTTP method of a request, otherwise None.
         problem: What went wrong after it was allowed, or None.
@@ -41,6 +43,8 @@ class EgressEvent:
     protocol: str
     destination: str
     verdict: Verdict
+    host: str | None = None
+    port: int | None = None
     address: str | None = None
     method: str | None = None
     problem: str | None = None
