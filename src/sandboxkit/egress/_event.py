@@ -4,16 +4,12 @@ What a proxy or client did, for whoever keeps records.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import TypeAlias
-
     from sandboxkit.guard import Verdict
-
-    OnEvent: TypeAlias = Callable[["EgressEvent"], None]
 
 __all__ = ["EgressEvent", "OnEvent"]
 
@@ -51,3 +47,7 @@ class EgressEvent:
     sent_bytes: int = 0
     received_bytes: int = 0
     duration_s: float = 0.0
+
+
+OnEvent: TypeAlias = Callable[[EgressEvent], None]
+"""Gets each event; must return at once and not raise."""

@@ -39,9 +39,10 @@ from sandboxkit.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from sandboxkit.guard._url import Url
+    from sandboxkit.model import NetworkPolicy
 
 __all__ = ["EgressPolicy", "checked_addresses"]
 
@@ -118,6 +119,8 @@ class EgressPolicy(Described):
     """
     blocked_ports: tuple[_Port, ...] = _DEFAULT_PORTS
     """Ports that are refused on every host."""
+    within: tuple[EgressPolicy, ...] = ()
+    """Further policies, each of which must allow a destination as well."""
 
     if not TYPE_CHECKING:  # type checkers take the signature from the fields
 
@@ -146,6 +149,7 @@ class EgressPolicy(Described):
             reserved_suffixes: Iterable[str] = (),
             reserved_first_labels: Iterable[str] = (),
             blocked_ports: Iterable[int] = (),
+            within: Iterable[EgressPolicy] = (),
         ) -> None: ...
 
     @model_validator(mode="before")
@@ -215,11 +219,27 @@ class EgressPolicy(Described):
         except PolicyError as exc:
             raise PolicyError(*exc.problems, source=source) from None
 
+    @classmethod
+    def of_network(cls, network: NetworkPolicy) -> EgressPolicy:
+        """
+        The policy of a box whose spec has *network*, of mode `listed`: what its lists do
+        not allow is denied.
+
+        Raises:
+            PolicyError: The lists are more than a policy holds.
+        """
+        lists = {name: getattr(network, name) for name in network.model_fields_set - {"mode", "within"}}
+        # Without the lists nothing is allowed: a spec never lets through what it does not name.
+        return cls(default="deny", within=tuple(map(cls.of_network, network.within)), **lists)
+
     def decide(self, url: Url, *, method: str = "GET") -> Verdict:
         """
         What is said of a request before its name is resolved. What is not denied still
         needs `judge` for the addresses.
         """
+        return self._with_within(self._decide(url, method), lambda policy: policy.decide(url, method=method))
+
+    def _decide(self, url: Url, method: str) -> Verdict:
         reserved = self._reserved(url.host, url.scheme, url.port)
         if reserved is not None:
             return reserved
@@ -234,6 +254,10 @@ class EgressPolicy(Described):
         path, method or scheme applies to every tunnel to its host: what it is about might
         go through.
         """
+        own = self._decide_tunnel(host, port, scheme)
+        return self._with_within(own, lambda policy: policy.decide_tunnel(host, port, scheme=scheme))
+
+    def _decide_tunnel(self, host: str, port: int, scheme: str | None) -> Verdict:
         reserved = self._reserved(host, scheme, port)
         if reserved is not None:
             return reserved
@@ -256,6 +280,9 @@ class EgressPolicy(Described):
             addresses: As text, without brackets.
             own: More addresses of this machine than `own_addresses` has.
         """
+        return self._with_within(self._judge(addresses, own), lambda policy: policy.judge(addresses, own=own))
+
+    def _judge(self, addresses: Sequence[str], own: Collection[Address]) -> Verdict:
         for text in addresses:
             verdict = self._addresses.classify(text)
             if not verdict.allowed:
@@ -265,6 +292,14 @@ class EgressPolicy(Described):
         if not addresses:
             return Verdict.deny("the name has no address", code="dns")
         return Verdict.allow("every address is public or permitted")
+
+    def _with_within(self, own: Verdict, said: Callable[[EgressPolicy], Verdict]) -> Verdict:
+        """
+        The strictest of this policy's *own* verdict and those of `within`.
+        """
+        if not self.within:
+            return own
+        return min((own, *map(said, self.within)), key=lambda verdict: _STRICTEST.index(verdict.action))
 
     def warnings(self) -> tuple[str, ...]:
         """
@@ -284,6 +319,7 @@ class EgressPolicy(Described):
                 for net in self.permit_networks
                 if net.prefixlen == 0
             ),
+            *(warning for policy in self.within for warning in policy.warnings()),
         )
 
     def _reserved(self, host: str, scheme: str | None, port: int) -> Verdict | None:
