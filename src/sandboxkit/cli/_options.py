@@ -105,6 +105,18 @@ def _add_commands(verbs: Verbs) -> None:
         help="say what the command was refused, and the line of a spec that would allow it; takes longer",
     )
     add_ask_options(run)
+    run.add_argument(
+        "--audit",
+        metavar="FILE",
+        type=named,
+        help="add what is decided and how it ends to this log; what cannot be recorded is not run",
+    )
+    run.add_argument(
+        "--audit-key",
+        metavar="FILE",
+        type=named,
+        help="with --audit: the key of the log, in a file that only you can read",
+    )
     run.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD", help=_COMMAND_HELP)
     learn = verbs.add("learn", "find the smallest box a command passes in", _LEARN, box, takes="-- CMD")
     learn.add_argument("-o", "--output", metavar="FILE", type=named, help="write the spec to this file, not to stdout")
