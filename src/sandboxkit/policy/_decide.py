@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum, auto
@@ -125,7 +126,7 @@ class Judgement(NamedTuple):
     notes: tuple[str, ...]
 
 
-Judgements = dict[object, Judgement]
+Judgements = OrderedDict[object, Judgement]
 """
 Judgements of one rule set in one context, by everything they depend on.
 """
@@ -233,7 +234,7 @@ class _Decision:
         judged = judgements.get(key)
         if judged is None:
             if len(judgements) >= _MAX_JUDGEMENTS:
-                judgements.clear()
+                judgements.popitem(last=False)
             judged = judgements[key] = self._judge(part, ())
         return judged
 
