@@ -243,7 +243,9 @@ class Reader:
         try:
             children = self.children(node)
             self.source.check_gaps(children, touching=False, one_line=kind in ONE_LINE)
-            self.tokens.others.update((child.start_byte, child.end_byte) for child in children if not child.is_named)
+            for child in children:
+                if not child.is_named:
+                    self.tokens.add(child)
             if self.outside and self.outside.get(node.id):
                 read = self._kinds["redirected_statement"]
             return read(self, node, place)
