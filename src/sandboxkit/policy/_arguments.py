@@ -414,6 +414,8 @@ def _is_alike(argument: str, globs: Iterable[str], unknown: Unknown) -> bool:
     before = _HOLES.split(argument, maxsplit=1)[0]
     begun, *rest = _HOLES.split(argument.rpartition("/")[2])
     end = rest[-1] if rest else ""
+    if not begun and not end:
+        return False
     for glob in globs:
         first, literal = _literal_pieces(glob)
         if not _may_begin_alike(before, first):
