@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sandboxkit.backends._contract import Detection, Facts, SandboxBackend
+from sandboxkit.backends.docker._endpoint import NAME, endpoint
 from sandboxkit.backends.docker._enforcement import enforcement
-from sandboxkit.backends.docker._engine import NAME, Engine, address
+from sandboxkit.backends.docker._engine import connected
 from sandboxkit.backends.docker._facts import DockerFacts, PullPolicy, Settings, Workspace
 from sandboxkit.backends.docker._labels import LABEL, is_left, maker
 from sandboxkit.backends.docker._plan import launch_plan
@@ -20,8 +21,10 @@ from sandboxkit.errors import BackendError, BackendUnavailableError, MissingExtr
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from sandboxkit.backends.docker._box import DockerSandbox
+    from sandboxkit.backends.docker._engine import Engine
     from sandboxkit.backends.docker._facts import Supervisor
     from sandboxkit.backends.docker._plain import PlainSandbox
     from sandboxkit.model import Enforcement, ExecResult, Invocation, LaunchPlan, SandboxSpec
@@ -69,11 +72,14 @@ class DockerBackend(SandboxBackend):
         pull: When the image is fetched from its registry: `never` (a missing one is an
             error that names it), `missing` or `always`.
         workspace: `bind` shows the named paths as they are; `copy` copies them into the
-            container, where changes stay. Engines on other machines need the latter.
+            container, where changes stay. Engines reached by tcp or ssh need the latter:
+            they do not have this machine's files.
         runtime: The runtime that starts the container, for example `runsc`; None is the
             engine's default.
-        host: The engine's address; None takes DOCKER_HOST, then the current context of
-            the `docker` command, then the platform's own socket.
+        host: The engine's address, for example `unix:///run/docker.sock`, `ssh://machine`
+            or `tcp://machine:2376`, the last with TLS by DOCKER_CERT_PATH; None takes
+            DOCKER_HOST, then the current context of the `docker` command, then the
+            platform's own socket.
         timeout: Seconds the engine may take for one call.
 
     Raises:
@@ -132,24 +138,18 @@ class DockerBackend(SandboxBackend):
             raise BackendUnavailableError(
                 NAME, "the stream to a container needs a POSIX system in this version", "run this program in WSL 2"
             )
-        host = address(self._settings.host)
-        if _is_no_socket(host):
+        where = endpoint(self._settings.host)
+        if _is_no_socket(where.host):
             # Answered without the SDK, whose import takes as long as a whole box.
             raise BackendUnavailableError(
                 NAME,
-                f"{host}: no engine listens there",
+                f"{where.host}: no engine listens there",
                 "start Docker or Podman's API service, or name a running engine in DOCKER_HOST or DockerBackend(host=...)",
             )
         from sandboxkit.backends.docker._detect import look
 
-        engine = self._engine(host)
-        try:
+        async with connected(where, self._settings.timeout) as engine:
             return await look(engine, self._settings, self._supervisors)
-        finally:
-            engine.close()
-
-    def _engine(self, host: str) -> Engine:
-        return Engine(host, self._settings.timeout)
 
     def enforcement(self, spec: SandboxSpec, facts: Facts) -> Enforcement:
         """
@@ -197,8 +197,7 @@ class DockerBackend(SandboxBackend):
         from sandboxkit.backends.docker._scratch import make_covers
 
         facts = _own(detection.facts)
-        engine = self._engine(facts.host)
-        try:
+        async with connected(facts.where, self._settings.timeout) as engine:
             image = facts.image or await own_image(engine, facts.survey.links if facts.survey else ())
             with temporary_directory(_PREFIX) as scratch:
                 make_covers(scratch)
@@ -212,8 +211,6 @@ class DockerBackend(SandboxBackend):
                     yield box
                 finally:
                     await box.close()
-        finally:
-            engine.close()
 
     # -- by the names of other libraries -------------------------------------------
 
@@ -313,13 +310,8 @@ class DockerBackend(SandboxBackend):
         async with self._connected() as engine:
             return tuple([ident for ident in left if await remove(engine, ident)])
 
-    @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[Engine]:
-        engine = self._engine(address(self._settings.host))
-        try:
-            yield engine
-        finally:
-            engine.close()
+    def _connected(self) -> AbstractAsyncContextManager[Engine]:
+        return connected(endpoint(self._settings.host), self._settings.timeout)
 
 
 def _is_no_socket(host: str) -> bool:
@@ -334,6 +326,8 @@ def _own(facts: Facts) -> DockerFacts:
 
 def _warnings(facts: DockerFacts) -> tuple[str, ...]:
     found = []
+    if facts.where.is_open:
+        found.append("anybody on the way to this engine can read and change what is said, as it is reached without TLS")
     if not facts.is_rootless:
         found.append("whoever may use this engine is root on its machine; keep its socket out of every box")
     if not facts.has_seccomp:

@@ -21,8 +21,8 @@ from sandboxkit.backends._protection import violations
 from sandboxkit.backends.docker import _agent as wire
 from sandboxkit.backends.docker._container import Container
 from sandboxkit.backends.docker._copy import copy_in
+from sandboxkit.backends.docker._endpoint import NAME
 from sandboxkit.backends.docker._enforcement import enforcement
-from sandboxkit.backends.docker._engine import NAME
 from sandboxkit.backends.docker._labels import own_labels
 from sandboxkit.backends.docker._plan import container, order, shown_tree
 from sandboxkit.backends.docker._readback import held, misplaced
@@ -187,7 +187,7 @@ class DockerSandbox(Sandbox):
         make_ways(self._scratch, self._spec, facts)
         made = await Container.start(self._engine, config)
         try:
-            bound = () if facts.settings.workspace == "copy" else tuple(facts.places or {})
+            bound = () if facts.is_copy else tuple(facts.places or {})
             report = await made.greet(self._files(facts), bound, self._filter(facts))
             if wrong := misplaced(facts, bound, report):
                 raise SetupError(NAME, f"{', '.join(map(repr, wrong))}: {_WRONG_PLACE}")
@@ -195,7 +195,7 @@ class DockerSandbox(Sandbox):
             if missing := found.missing(self._spec.requirements()):
                 raise EnforcementError({NAME: f"{'; '.join(missing)}; list in allow_degraded what may hold less well"})
             up = _Up(made, found)
-            if facts.settings.workspace == "copy":
+            if facts.is_copy:
                 await copy_in(made.session, self._spec, facts, self._python())
         except BaseException:
             await made.close()
@@ -257,7 +257,7 @@ class DockerSandbox(Sandbox):
         return _result(remote, up.enforcement, self._spec, kept, found, ended_outside=ended_outside, explain=explain)
 
     def _watched(self, facts: DockerFacts) -> tuple[Any, ...]:
-        return facts.survey.watched if facts.survey and facts.settings.workspace == "bind" else ()
+        return facts.survey.watched if facts.survey and not facts.is_copy else ()
 
     def _invocation(self, argv: Sequence[str], cwd: str | None, environment: Mapping[str, str] | None) -> Invocation:
         words = tuple(argv)

@@ -18,8 +18,8 @@ from sandboxkit.backends._contract import Sandbox
 from sandboxkit.backends._journal import Journal
 from sandboxkit.backends._protection import violations
 from sandboxkit.backends.docker._container import Container
+from sandboxkit.backends.docker._endpoint import NAME
 from sandboxkit.backends.docker._enforcement import enforcement
-from sandboxkit.backends.docker._engine import NAME
 from sandboxkit.backends.docker._labels import own_labels
 from sandboxkit.backends.docker._plan import container, order
 from sandboxkit.backends.docker._readback import held, misplaced

@@ -29,7 +29,6 @@ _RLIMIT_NPROC = 6
 _AGENTS = 1
 """Processes of the container that are not the command's: the agent."""
 _API_RECURSIVE_READ_ONLY = (1, 44)
-_CPU_PERIOD = 100_000
 _MASKED = (
     "/proc/acpi",
     "/proc/asound",
@@ -98,7 +97,7 @@ def box_mounts(spec: SandboxSpec, facts: DockerFacts, scratch: str = "") -> tupl
         scratch: The box's own directory on the host, which holds an unreadable file.
     """
     tree, survey = shown_tree(spec, facts)
-    copied = facts.settings.workspace == "copy"
+    copied = facts.is_copy
     steps = [
         _mount(path, node, tree, spec, survey, scratch, copied=copied)
         for path, node in sorted(tree.nodes.items(), key=lambda item: depth(item[0]))
@@ -399,7 +398,7 @@ def _notes(spec: SandboxSpec, facts: DockerFacts) -> Iterator[str]:
     if survey.watched:
         yield f"{len(survey.watched)} protected names do not exist; made in the run, they are moved away after it"
     yield from survey.gaps
-    if facts.settings.workspace == "copy":
+    if facts.is_copy:
         yield "the named directories are copied into the container; what the command changes stays there"
     if spec.filesystem.allow_host_interpreter_writes:
         yield "the box may write what this library runs from"
