@@ -191,3 +191,21 @@ async def test_a_copied_workspace_needs_python_in_the_image(shell_image: str) ->
     detection = await DockerBackend(shell_image, workspace="copy").detect()
     assert "has no python3" in detection.reason
     assert "workspace='bind'" in detection.remedy
+
+
+@pytest.mark.parametrize("has_python", [True, False])
+async def test_processors_are_bounded(
+    backend: DockerBackend, shell_image: str, spec: SandboxSpec, *, has_python: bool
+) -> None:
+    image = None if has_python else shell_image
+    quota = ["sh", "-c", "cat /sys/fs/cgroup/cpu.max 2>/dev/null || cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us"]
+    environment = {"PATH": "/bin:/usr/bin"}
+    async with DockerBackend(image).open(spec) as box:
+        assert (await box.run(quota, environment=environment)).text().split()[0] in ("-1", "max")
+    async with DockerBackend(image, cpus=0.25).open(spec) as box:
+        assert (await box.run(quota, environment=environment)).text().split()[0] == "25000"
+        result = await box.run(["sh", "-c", "while :; do :; done"], timeout=2, environment=environment)
+        if has_python:
+            assert result.usage is not None
+            assert result.usage.tree_cpu_s is not None
+            assert result.usage.tree_cpu_s < result.duration_s * 0.25 + 0.2

@@ -143,6 +143,12 @@ def _check(facts: DockerFacts) -> None:
             f"{facts.host}: the engine has no runtime {wanted!r}, only {', '.join(facts.runtimes)}",
             "install it and register it with the engine (dockerd --add-runtime), or name another",
         )
+    if facts.settings.cpus is not None and "cpus" not in facts.bounds:
+        raise BackendUnavailableError(
+            NAME,
+            f"{facts.host}: the engine cannot bound the processors of a container",
+            "leave cpus out, or use an engine with the control group cpu",
+        )
     if facts.is_hosts_system and not (sys.platform == "linux" and not facts.is_remote):
         raise BackendUnavailableError(
             NAME,

@@ -107,12 +107,14 @@ class Engine:
     Args:
         where: Its address.
         timeout: Seconds a call may take.
+        api: The version of its interface; empty asks it.
         tunnel: The way to it, where it is reached by ssh.
     """
 
-    def __init__(self, where: Endpoint, timeout: float, tunnel: Tunnel | None = None) -> None:
+    def __init__(self, where: Endpoint, timeout: float, api: str = "", tunnel: Tunnel | None = None) -> None:
         self.where = where
         self.timeout = timeout
+        self._api = api
         self._tunnel = tunnel
         self._client: APIClient | None = None
 
@@ -147,9 +149,10 @@ class Engine:
                 made.trust_env = False
                 return made
 
-            with contextlib.closing(client(MINIMUM_DOCKER_API_VERSION)) as asking:
-                version = asking.version()["ApiVersion"]
-            self._client = client(version)
+            if not self._api:
+                with contextlib.closing(client(MINIMUM_DOCKER_API_VERSION)) as asking:
+                    self._api = str(asking.version()["ApiVersion"])
+            self._client = client(self._api)
         return self._client
 
     async def call(self, what: str, function: Callable[[APIClient], _T]) -> _T:
@@ -220,13 +223,14 @@ def _meaning_of_ssh(words: str) -> tuple[str, str] | None:
 
 
 @contextlib.asynccontextmanager
-async def connected(where: Endpoint, timeout: float) -> AsyncIterator[Engine]:  # noqa: ASYNC109 - of each call
+async def connected(where: Endpoint, timeout: float, api: str = "") -> AsyncIterator[Engine]:  # noqa: ASYNC109 - of each call
     """
     The engine at *where*, with all that leads to it; nothing stays open afterwards.
 
     Args:
         where: Its address.
         timeout: Seconds a call may take.
+        api: The version of its interface; empty asks it.
 
     Raises:
         BackendUnavailableError: There is no way to it.
@@ -237,7 +241,7 @@ async def connected(where: Endpoint, timeout: float) -> AsyncIterator[Engine]:  
             from sandboxkit.backends.docker._tunnel import tunnel
 
             way = await ends.enter_async_context(tunnel(where.host, timeout))
-        engine = Engine(where, timeout, way)
+        engine = Engine(where, timeout, api, way)
         ends.callback(engine.close)
         yield engine
 

@@ -40,6 +40,7 @@ class Settings:
     runtime: str | None = None
     host: str | None = None
     timeout: float = 20.0
+    cpus: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sandboxkit.backends._tree import Node, Tree, box_tree, depth, working_directory
@@ -226,12 +227,14 @@ def container(
 def _seccomp(spec: SandboxSpec, facts: DockerFacts) -> list[str]:
     if not facts.has_seccomp:
         return []
-    profile = seccomp_profile(
-        facts.machine,
-        allow_ptrace=spec.process.allow_ptrace,
-        allow_nested_userns=spec.process.allow_nested_userns,
-    )
-    return [f"seccomp={json.dumps(profile)}"]
+    process = spec.process
+    return [_seccomp_option(facts.machine, process.allow_ptrace, process.allow_nested_userns)]
+
+
+@cache
+def _seccomp_option(machine: str, allow_ptrace: bool, allow_nested_userns: bool) -> str:
+    profile = seccomp_profile(machine, allow_ptrace=allow_ptrace, allow_nested_userns=allow_nested_userns)
+    return f"seccomp={json.dumps(profile)}"
 
 
 def _bounds(spec: SandboxSpec, facts: DockerFacts) -> dict[str, Any]:
@@ -246,6 +249,8 @@ def _bounds(spec: SandboxSpec, facts: DockerFacts) -> dict[str, Any]:
             found["MemorySwap"] = limits.memory_bytes  # the sum of both: none is left for swap
     if limits.processes is not None and "processes" in facts.bounds:
         found["PidsLimit"] = limits.processes + _AGENTS
+    if facts.settings.cpus is not None:
+        found["NanoCpus"] = round(facts.settings.cpus * 1e9)
     return found
 
 
@@ -381,6 +386,8 @@ def _command_line(made: dict[str, Any], inner: Confinement) -> Iterator[str]:
     for option, key in (("--memory", "Memory"), ("--memory-swap", "MemorySwap"), ("--pids-limit", "PidsLimit")):
         if key in host:
             yield from (option, str(host[key]))
+    if "NanoCpus" in host:
+        yield from ("--cpus", f"{host['NanoCpus'] / 1e9:g}")
     for target, options in host["Tmpfs"].items():
         yield from ("--tmpfs", f"{target}:{options}")
     for mount in host["Mounts"]:

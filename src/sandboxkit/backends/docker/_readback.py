@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from sandboxkit.backends.docker._facts import DockerFacts
     from sandboxkit.model import SandboxSpec
 
-__all__ = ["held", "misplaced"]
+__all__ = ["held", "misplaced", "too_many_cpus"]
 
 _FILTERED = "2"
 _AGENTS = 1
+_ROUNDING = 1.001
 
 
 def held(claim: Enforcement, spec: SandboxSpec, facts: DockerFacts, report: Mapping[str, Any]) -> Enforcement:
@@ -46,6 +47,16 @@ def misplaced(facts: DockerFacts, paths: tuple[str, ...], report: Mapping[str, A
         for path, seen in zip(paths, report["places"], strict=True)
         if path in known and (seen is None or tuple(seen) != known[path])
     )
+
+
+def too_many_cpus(facts: DockerFacts, report: Mapping[str, Any]) -> str:
+    """
+    What is wrong with the number of processors; empty where nothing is.
+    """
+    wanted, found = facts.settings.cpus, report["cpus"]
+    if wanted is None or (found is not None and found <= wanted * _ROUNDING):
+        return ""
+    return f"cpus={wanted:g} was asked for, and the container may use {'all' if found is None else f'{found:g}'}"
 
 
 def _short(spec: SandboxSpec, facts: DockerFacts, report: Mapping[str, Any]) -> Iterator[tuple[Control, Grade, str]]:
