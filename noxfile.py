@@ -2,8 +2,8 @@
 Everything that checks the project. `nox` alone runs it all; `nox -l` lists the parts.
 
 Run as root, the test sessions have two lanes: root itself, and then an ordinary user
-in an environment of its own outside root's home, with the built wheel and a copy of
-the tests. Otherwise there is only the lane of whoever runs it.
+in an environment of its own outside root's home, with the built wheel, a copy of the
+tests and every runtime dependency at its lower bound. Otherwise there is only the lane of whoever runs it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ nox.options.sessions = [
     f"tests-{RUNNING}",
     "conformance",
     "docker",
-    "minimums",
+    *(["minimums"] if not IS_ROOT else []),
     "docs",
     "wheel",
     "bench",
@@ -224,7 +224,7 @@ def prepare_plain_user(session: nox.Session) -> None:
         session.error("the plain user's lane needs a Python of 3.11 or newer, with venv, in /usr/bin or /usr/local/bin")
     session.run(python, "-m", "venv", "--clear", str(PLAIN_HOME / "venv"), external=True)
     pip = (str(PLAIN_HOME / "venv/bin/python"), "-m", "pip", "install", "-q")
-    session.run(*pip, f"{built}[all]", *group("test"), external=True)
+    session.run(*pip, f"{built}[all]", *group("test"), "--constraint", lower_bounds(session), external=True)
     copy_tests(PLAIN_HOME / "checkout")
     marker.touch()
     session.run("chown", "-R", "--no-dereference", f"{PLAIN_USER}:", str(PLAIN_HOME), external=True)
@@ -330,26 +330,24 @@ def docker(session: nox.Session) -> None:
 @nox.session
 def minimums(session: nox.Session) -> None:
     """
-    The suite with every runtime dependency at its lower bound.
+    The suite with every runtime dependency at its lower bound, as the plain user's lane
+    of `tests` has it: for whoever isn't root, and has no such lane.
     """
     prepare(session)
-    constraints = own_directory(session) / "minimums.txt"
-    constraints.write_text("\n".join(lower_bounds()) + "\n")
-    session.install(f"{wheel(session)}[all]", *group("test"), "--constraint", str(constraints))
-    # The command line starts a process a test, and knows no dependency of its own; the
-    # corpora of evaluation are about our own code, behind what the other tests of it show.
-    left_out = ("--ignore=tests/cli", "--ignore=tests/evaluation/test_corpus.py")
-    session.run("python", "-m", "pytest", *SUITE, *left_out, *session.posargs)
+    session.install(f"{wheel(session)}[all]", *group("test"), "--constraint", lower_bounds(session))
+    session.run("python", "-m", "pytest", *SUITE, *session.posargs)
 
 
-def lower_bounds() -> list[str]:
+def lower_bounds(session: nox.Session) -> str:
     """
-    Each runtime dependency of pyproject.toml, pinned to the least version it allows.
+    A file of constraints: each runtime dependency at the least version it allows.
     """
     extras = PROJECT["project"]["optional-dependencies"]
     of_extras = [each for name in ("bwrap", "docker", "egress", "eval", "js") for each in extras[name]]
     requirements = [*PROJECT["project"]["dependencies"], *of_extras]
-    return sorted(requirement.replace(">=", "==", 1) for requirement in requirements)
+    constraints = own_directory(session) / "minimums.txt"
+    constraints.write_text("".join(sorted(f"{each.replace('>=', '==', 1)}\n" for each in requirements)))
+    return str(constraints)
 
 
 @nox.session

@@ -8,6 +8,7 @@ import anyio
 
 import sandboxkit as sk
 from sandboxkit.backends import Detection, Facts
+from sandboxkit.egress import Ask, OnEvent
 from sandboxkit.model import ControlState, Invocation, LaunchPlan
 
 
@@ -64,6 +65,8 @@ class UnshareBox(sk.Sandbox):
         environment: Mapping[str, str] | None = None,
         explain: bool = False,
         discard: bool = False,
+        ask: Ask | None = None,
+        on_egress: OnEvent | None = None,
     ) -> sk.ExecResult:
         if discard:
             raise sk.BackendError("this backend cannot discard what a command writes; use another")

@@ -28,7 +28,7 @@ from contextlib import contextmanager, suppress
 from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Generic, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
 import anyio
 from anyio.from_thread import BlockingPortal
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from sandboxkit.backends import Sandbox as AsyncSandbox
+    from sandboxkit.egress import Ask, OnEvent
     from sandboxkit.learning import Lesson
     from sandboxkit.model import Approver, Enforcement, ExecResult, RouteResult, SandboxSpec
     from sandboxkit.policy import ExecPolicy
@@ -281,16 +282,20 @@ class Sandbox:
         environment: Mapping[str, str] | None = None,
         explain: bool = False,
         discard: bool = False,
+        ask: Ask | None = None,
+        on_egress: OnEvent | None = None,
     ) -> ExecResult:
         """
-        Runs *argv* to its end. No shell reads it. See `sandboxkit.Sandbox.run`.
+        Runs *argv* to its end. No shell reads it. See `sandboxkit.Sandbox.run`; *ask* and
+        *on_egress* are called from the loop's thread.
 
         Raises:
             ShutDownError: The interpreter is ending, or this process was forked after
                 the box was opened.
         """
         # An older backend may not know what nobody asks for.
-        asked = {name: True for name, wanted in (("explain", explain), ("discard", discard)) if wanted}
+        options = {"explain": explain, "discard": discard, "ask": ask, "on_egress": on_egress}
+        asked: dict[str, Any] = {name: wanted for name, wanted in options.items() if wanted}
         return self._loop.call(
             lambda: self._box.run(argv, stdin=stdin, cwd=cwd, timeout=timeout, environment=environment, **asked)
         )

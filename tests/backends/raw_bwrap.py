@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
+    from sandboxkit.egress import Ask, OnEvent
     from sandboxkit.model import Invocation
 
 ALLOW_EVERYTHING = b"\x06\x00\x00\x00\x00\x00\xff\x7f"
@@ -61,6 +62,8 @@ class RawBox(Sandbox):
         environment: Mapping[str, str] | None = None,
         explain: bool = False,
         discard: bool = False,
+        ask: Ask | None = None,
+        on_egress: OnEvent | None = None,
     ) -> ExecResult:
         fd = os.memfd_create("filter")
         os.write(fd, ALLOW_EVERYTHING)

@@ -5,8 +5,10 @@ Through the proxy goes what the policy allows, by every way of asking, and nothi
 from __future__ import annotations
 
 import json
+import os
+import socket
 import struct
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -457,6 +459,29 @@ async def test_rules_that_ask_wait_for_the_answer() -> None:
     assert asked[0].identity == "box"
 
 
+async def test_one_question_about_a_host_and_port_stands_at_a_time() -> None:
+    standing, most = 0, 0
+
+    async def ask(question: EgressQuestion) -> bool:
+        nonlocal standing, most
+        standing += 1
+        most = max(most, standing)
+        await anyio.sleep(0.05)
+        standing -= 1
+        return True
+
+    async with serving(web) as port:
+        rules = [{"action": "ask", "to": f"http://a.example:{port}/{path}"} for path in "abc"]
+        async with proxying(local_policy(rules=rules), ask=ask) as proxy:
+            async with anyio.create_task_group() as tasks:
+                for path in "abcabc":
+                    request = f"GET http://a.example:{port}/{path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+                    tasks.start_soon(proxy.said, request.encode())
+            assert {(event.host, event.port) for event in await proxy.recorded(6)} == {("a.example", port)}
+            assert all(event.verdict.allowed for event in proxy.events)
+    assert most == 1
+
+
 @pytest.mark.parametrize("how", ["nobody", "raises", "truthy", "slow", "too many"])
 async def test_no_clear_yes_is_a_no(how: str) -> None:
     async def ask(question: EgressQuestion) -> Any:
@@ -531,6 +556,57 @@ async def test_a_reset_is_passed_on() -> None:
         stream, _ = await proxy.connected(f"a.example:{port}")
         async with stream:
             assert await read_all(stream) == b"part<reset>"
+
+
+@pytest.mark.parametrize("wait", [0, 0.05])
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"C",
+        b"\x05\x01",
+        b"GARBAGE\r\n\r\n",
+        b"CONNECT localhost:1 HTTP/1.1\r\n\r\n",
+        b"CONNECT a.example:PORT HTTP/1.1\r\n\r\n",
+        b"CONNECT a.example:PORT HTTP/1.1\r\n\r\n" + b"x" * 300_000,
+        b"POST http://a.example:PORT/ HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx",
+    ],
+    ids=lambda said: said[:12].decode("latin-1") + str(len(said)),
+)
+async def test_a_client_that_resets_ends_its_own_connection_alone(said: bytes, wait: float) -> None:
+    async with serving() as port, proxying() as proxy:
+        other, _ = await proxy.connected(f"b.example:{port}")
+        client = socket.create_connection(("127.0.0.1", proxy.port))
+        client.setblocking(False)
+        with suppress(BlockingIOError):
+            client.send(said.replace(b"PORT", str(port).encode()))
+        await anyio.sleep(wait)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+        await anyio.sleep(0.05)
+        async with other:
+            await other.send(b"still here")
+            assert await other.receive() == b"still here"
+        stream, answer = await proxy.connected(f"c.example:{port}")
+        await stream.aclose()
+        assert answer.startswith(b"HTTP/1.1 200")
+
+
+async def test_a_want_of_descriptors_passes() -> None:
+    resource = pytest.importorskip("resource", reason="limits of processes are POSIX's")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with serving() as port, proxying() as proxy:
+        client = socket.create_connection(("127.0.0.1", proxy.port))
+        free = os.dup(client.fileno())
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+        try:
+            await anyio.sleep(0.25)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        client.sendall(f"CONNECT a.example:{port} HTTP/1.0\r\n\r\n".encode())
+        with client:
+            assert (await anyio.to_thread.run_sync(client.recv, 12)) == b"HTTP/1.1 200"
 
 
 async def test_a_slow_reader_slows_the_writer() -> None:

@@ -213,7 +213,7 @@ def test_what_is_no_file_says_so(tmp_path: Path) -> None:
         ({"environment": {"set": {"TOKEN": 12345}}}, "environment.set.TOKEN: must be a valid string"),
         ({"limits": {"wall": float("inf")}}, "limits.wall: "),
         ({"limits": {"wall": float("nan")}}, "limits.wall: "),
-        ({"network": {"mode": "x" * 1000}}, f"network.mode: must be 'none' or 'host', not '{'x' * 79}…"),
+        ({"network": {"mode": "x" * 1000}}, f"network.mode: must be 'none', 'listed' or 'host', not '{'x' * 79}…"),
         ({"require": {"fs.read": 7}}, "require.fs.read: '7' is no grade; use enforced, partial or absent"),
     ],
 )

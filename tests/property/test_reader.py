@@ -216,12 +216,12 @@ def test_deep_and_long_text_is_read_or_given_up_quickly(size: int) -> None:
     slow = {}
     for piece in (*DEEP, *PIECES):
         for text in (piece * (size // len(piece)), (piece * (size // len(piece)))[: size - 3] + " ls"):
-            start = time.monotonic()
+            start = time.process_time()
             try:
                 command = parse("x" + text[:-1])
             except CommandError:
                 continue
-            if (took := time.monotonic() - start) > SLOWEST_S:
+            if (took := time.process_time() - start) > SLOWEST_S:
                 slow[piece] = took
             assert size <= MAX_TEXT or command.unread
             assert len(command.parts) <= MAX_TEXT

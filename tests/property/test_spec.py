@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sandboxkit.guard import EgressPolicy, Url
 from sandboxkit.model import (
     Access,
     Control,
@@ -59,10 +61,22 @@ environments = st.builds(
     set=st.dictionaries(st.sampled_from(NAMES), st.sampled_from(["1", "2"]), max_size=3),
 )
 processes = st.builds(ProcessPolicy, allow_nested_userns=st.booleans(), allow_ptrace=st.booleans(), tty=st.booleans())
+NETWORKS = [
+    *(NetworkPolicy(mode=mode) for mode in ("none", "listed", "host")),
+    NetworkPolicy(allow_hosts=["a.test.dev"]),
+    NetworkPolicy(allow_hosts=["*.test.dev"], deny_hosts=["a.test.dev"]),
+    NetworkPolicy(allow_hosts=["**.test.dev:81"], ask_hosts=["b.a.test.dev"]),
+    NetworkPolicy(allow_hosts=["https://a.test.dev"], permit_networks=["10.0.0.0/8"]),
+    NetworkPolicy(allow_hosts=["a.test.dev/x", "10.0.0.1"], permit_networks=["10.0.0.0/24"]),
+    NetworkPolicy(ask_hosts=["a.test.dev/x", "a.test.dev:81"], permit_hosts=["a"]),
+    NetworkPolicy(rules=[{"action": "allow", "to": "**", "methods": ["GET"]}], permit_hosts=["a"]),
+    NetworkPolicy(allow_hosts=["**"]),
+]
+specs = st.builds(
 specs = st.builds(
     SandboxSpec,
     filesystem=filesystems,
-    network=st.builds(NetworkPolicy, mode=st.sampled_from(["none", "host"])),
+    network=st.sampled_from(NETWORKS),
     limits=limits,
     environment=environments,
     process=processes,
@@ -88,6 +102,34 @@ def _sees_at_most(one: FilesystemPolicy, other: FilesystemPolicy) -> bool:
     )
 
 
+PLACES = [
+    Url(scheme, host, port, path)
+    for scheme, port in (("http", 80), ("https", 81))
+    for host, path in (("a.test.dev", "/"), ("a.test.dev", "/x"), ("b.a.test.dev", "/x/%2F"), ("a", "/"), ("10.0.0.1", "/"))
+]  # type: ignore[arg-type]  # both are schemes
+STRICTNESS = ["deny", "ask", "allow"]
+
+
+@cache
+def _answers(network: NetworkPolicy) -> list[int]:
+    """
+    How freely *network*, of lists, answers: requests, tunnels and addresses.
+    """
+    policy = EgressPolicy.of_network(network)
+    verdicts = [policy.judge(["10.0.0.1"]), policy.judge(["10.1.0.1"])]
+    for url in PLACES:
+        verdicts += [policy.decide(url, method=method) for method in ("GET", "PUT")]
+        verdicts += [policy.decide_tunnel(url.host, url.port, scheme=scheme) for scheme in (None, "https")]
+    return [STRICTNESS.index(verdict.action) for verdict in verdicts]
+
+
+def _reaches_at_most(one: NetworkPolicy, other: NetworkPolicy) -> bool:
+    modes = ["none", "listed", "host"]
+    if one.mode != "listed" or other.mode != "listed":
+        return modes.index(one.mode) <= modes.index(other.mode)
+    return all(mine <= theirs for mine, theirs in zip(_answers(one), _answers(other), strict=True))
+
+
 def allows_at_most(one: SandboxSpec, other: SandboxSpec) -> bool:
     """
     Whether *one* allows nothing that *other* does not, and requires all that it does.
@@ -95,7 +137,7 @@ def allows_at_most(one: SandboxSpec, other: SandboxSpec) -> bool:
     needed = one.requirements()
     return (
         _sees_at_most(one.filesystem, other.filesystem)
-        and (one.network.mode, other.network.mode) != ("host", "none")
+        and _reaches_at_most(one.network, other.network)
         and all(_at_most(getattr(one.limits, name), getattr(other.limits, name)) for name in Limits.model_fields)
         and all(one.environment.inherits(name) <= other.environment.inherits(name) for name in NAMES)
         and one.environment.set.items() <= other.environment.set.items()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sandboxkit.approval._remembering import RememberingApprover
     from sandboxkit.approval._store import GrantStore, RememberedGrant, default_folder
     from sandboxkit.approval._terminal import TerminalApprover
-    from sandboxkit.approval._tool import permit
+    from sandboxkit.approval._tool import permit, permits
 
 __all__ = [
     "CallbackApprover",
@@ -33,6 +33,7 @@ __all__ = [
     "find_executable",
     "grant_for",
     "permit",
+    "permits",
     "why_not_always",
 ]
 
@@ -56,6 +57,9 @@ __getattr__ = lazy(
             "default_folder",
         ),
         "_terminal": ("TerminalApprover",),
-        "_tool": ("permit",),
+        "_tool": (
+            "permit",
+            "permits",
+        ),
     },
 )

@@ -8,14 +8,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sandboxkit.approval._decide import decide
-from sandboxkit.errors import CommandDeniedError
-from sandboxkit.model import ApprovalRequest, EvaluationContext, PolicyAction
+from sandboxkit.errors import ApprovalError, CommandDeniedError
+from sandboxkit.model import ApprovalRequest, EvaluationContext, PolicyAction, ToolAction
+from sandboxkit.policy import ExecPolicy
 
 if TYPE_CHECKING:
-    from sandboxkit.model import Approver, PolicyEvaluation, ToolAction
-    from sandboxkit.policy import ExecPolicy
+    from sandboxkit.egress import EgressQuestion
+    from sandboxkit.model import Approver, PolicyEvaluation
 
-__all__ = ["permit"]
+__all__ = ["permit", "permits"]
+
+_LONGEST = 365 * 86400.0
 
 
 async def permit(
@@ -52,3 +55,20 @@ async def permit(
     if evaluation.action is PolicyAction.ASK:
         await decide(approver, ApprovalRequest.for_action(action, evaluation), timeout)
     return evaluation
+
+
+async def permits(approver: Approver | None, question: EgressQuestion) -> bool:
+    """
+    Whether *approver* lets a box connect where the rule of a spec asks. Whoever asks keeps
+    the deadline; the answer counts for the run alone.
+
+    The rules of commands are not consulted: the spec has decided that this is asked.
+    """
+    what = question.request or f"{question.host}:{question.port}"
+    action = ToolAction("network.connect", (what, f"by {question.identity}"))
+    evaluation = replace(ExecPolicy.empty(PolicyAction.ASK).evaluate(action.words), reason=question.reason)
+    try:
+        await decide(approver, ApprovalRequest.for_action(action, evaluation), _LONGEST)
+    except ApprovalError:
+        return False
+    return True

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import ByteReceiveStream, ByteSendStream
 
+    from sandboxkit.egress import Ask, OnEvent
     from sandboxkit.model import Enforcement, ExecResult, Invocation, LaunchPlan, SandboxSpec
 
 __all__ = ["PIPE", "BoxProcess", "Detection", "Facts", "Sandbox", "SandboxBackend"]
@@ -100,6 +101,8 @@ class Sandbox(ABC):
         environment: Mapping[str, str] | None = None,
         explain: bool = False,
         discard: bool = False,
+        ask: Ask | None = None,
+        on_egress: OnEvent | None = None,
     ) -> ExecResult:
         """
         Runs *argv* to its end. No shell reads it.
@@ -119,6 +122,11 @@ class Sandbox(ABC):
             discard: It writes to copies of the spec's writable paths, which are thrown
                 away afterwards. Copying takes time, and at most 512 MiB and 100,000
                 files are copied.
+            ask: Answers, while a connection waits, where the spec's network asks: within 60
+                seconds, at most 20 questions a run, one for each host, port and rule; None
+                is a no.
+            on_egress: Gets what became of each connection to a host outside, when it ends.
+                Must return at once and not raise.
 
         Raises:
             ProgramNotFoundError: The program does not exist in the box.
@@ -138,6 +146,8 @@ class Sandbox(ABC):
         cwd: str | None = None,
         environment: Mapping[str, str] | None = None,
         explain: bool = False,
+        ask: Ask | None = None,
+        on_egress: OnEvent | None = None,
     ) -> AbstractAsyncContextManager[BoxProcess]:
         """
         Starts *argv* and hands out its streams. Leaving the context ends it, and
@@ -153,6 +163,8 @@ class Sandbox(ABC):
             cwd: As for `run`.
             environment: As for `run`.
             explain: As for `run`.
+            ask: As for `run`.
+            on_egress: As for `run`.
 
         Raises:
             BackendError: This backend cannot stream; only `run` is required of one.

@@ -18,6 +18,7 @@ from sandboxkit.backends._journal import Journal
 from sandboxkit.backends._protection import new_repositories, violations
 from sandboxkit.backends._refusals import Ground, merged, violation
 from sandboxkit.backends._remembered import forget
+from sandboxkit.backends._way_out import WayOut
 from sandboxkit.errors import BackendError, CommandError, SetupError, SpecError
 from sandboxkit.model import Control, ControlState, Enforcement, ExecResult, Grade, Invocation, Termination, Violation
 from sandboxkit.process import launch, open_streams, run
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     from sandboxkit.backends._obstacles import Obstacle
     from sandboxkit.backends._protection import Watched
     from sandboxkit.backends._survey import Survey
+    from sandboxkit.egress import Ask, OnEvent, Resolver
     from sandboxkit.model import LaunchPlan, SandboxSpec
-    from sandboxkit.process import Outcome, Running, Streams
+    from sandboxkit.process import Outcome, Running, Serve, Streams
 
 __all__ = ["LaunchedProcess", "LaunchedSandbox", "Mechanism"]
 
@@ -84,10 +86,14 @@ class LaunchedSandbox(Sandbox, Generic[F]):
     left a link, or a repository to protect.
     """
 
-    def __init__(self, mechanism: Mechanism[F], spec: SandboxSpec, facts: F) -> None:
+    def __init__(
+        self, mechanism: Mechanism[F], spec: SandboxSpec, facts: F, *, resolver: Resolver | None = None
+    ) -> None:
         self._mechanism = mechanism
         self._spec = spec
         self._facts = facts
+        self._resolver = resolver
+        self._way_out: WayOut | None = None
         self._enforcement = mechanism.enforcement(spec, facts)
         self._is_fresh = True
         self._is_closed = False
@@ -171,7 +177,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
             if all(place.change() is None for place in self._mechanism.watched(self._facts)):
                 return self  # else the caller has made one since the box was opened
         facts = self._mechanism.look(self._facts, self._spec)
-        return LaunchedSandbox(self._mechanism, self._spec, facts)
+        return LaunchedSandbox(self._mechanism, self._spec, facts, resolver=self._resolver)
 
     async def run(
         self,
@@ -183,12 +189,15 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         environment: Mapping[str, str] | None = None,
         explain: bool = False,
         discard: bool = False,
+        ask: Ask | None = None,
+        on_egress: OnEvent | None = None,
     ) -> ExecResult:
         """
         Runs *argv* to its end; see `Sandbox.run`.
         """
         box = self._look()
         box._explains = explain
+        serve = box._open_way_out(argv, ask, on_egress)
         box.note()
         try:
             async with box._copied(discard) as instead:
@@ -198,6 +207,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
                     timeout=self._spec.timeout(timeout),
                     max_output_bytes=self._spec.limits.max_output_bytes,
                     explain=explain,
+                    serve=serve,
                 )
         except SetupError as exc:
             forget()  # what was found out about this machine may not hold any more
@@ -219,6 +229,8 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         cwd: str | None = None,
         environment: Mapping[str, str] | None = None,
         explain: bool = False,
+        ask: Ask | None = None,
+        on_egress: OnEvent | None = None,
     ) -> AsyncIterator[LaunchedProcess]:
         """
         Starts *argv* and hands out its streams; see `Sandbox.start`. `limits.wall`
@@ -228,6 +240,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
             _refuse_terminals((stdin, stdout, stderr, *pass_fds))
         box = self._look()
         box._explains = explain
+        serve = box._open_way_out(argv, ask, on_egress)
         plan = box.plan(argv, cwd=cwd, environment=environment, pass_fds=pass_fds)
         carriers = plan.confinement.pass_fds if plan.confinement else ()
         box.note()
@@ -242,6 +255,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
                     pass_fds=dict(carriers),
                     timeout=self._spec.limits.wall,
                     explain=explain,
+                    serve=serve,
                 ) as running,
             ):
                 streams.close_far_ends()
@@ -264,10 +278,25 @@ class LaunchedSandbox(Sandbox, Generic[F]):
             backend=self._mechanism.name,
             enforcement=self._held(outcome),
             usage=outcome.usage,
-            violations=(*self.settle(), *self._refused(outcome)),
+            violations=(
+                *self.settle(),
+                *self._refused(outcome),
+                *(self._way_out.violations() if self._way_out else ()),
+            ),
             explained=self._explains and not outcome.explain_gap,
             explain_gap=outcome.explain_gap,
         )
+
+    def _open_way_out(self, argv: Sequence[str], ask: Ask | None, on_egress: OnEvent | None) -> Serve | None:
+        """
+        What serves the listener of the next command's box, where its spec lists hosts.
+        """
+        if self._spec.network.mode != "listed":
+            return None
+        self._way_out = WayOut(
+            self._spec.network, identity=argv[0] if argv else "", ask=ask, on_egress=on_egress, resolver=self._resolver
+        )
+        return self._way_out.serve
 
     def _refused(self, outcome: Outcome) -> tuple[Violation, ...]:
         """

@@ -27,6 +27,7 @@ from sandboxkit.model import Enforcement, SandboxSpec
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 
+    from sandboxkit.egress import Ask, OnEvent
     from sandboxkit.model import ExecResult
 
 __all__ = ["PLUGIN_PRIORITY", "BackendStatus", "SandboxRegistry", "Selection"]
@@ -118,6 +119,8 @@ class _Lowered(Sandbox):
         environment: Mapping[str, str] | None = None,
         explain: bool = False,
         discard: bool = False,
+        ask: Ask | None = None,
+        on_egress: OnEvent | None = None,
     ) -> ExecResult:
         """
         Runs *argv* to its end; see `Sandbox.run`.
@@ -128,7 +131,7 @@ class _Lowered(Sandbox):
             cwd=cwd,
             timeout=timeout,
             environment=environment,
-            **_asked(explain=explain, discard=discard),
+            **_asked(explain=explain, discard=discard, ask=ask, on_egress=on_egress),
         )
         return _lowered(result, self._verification)
 
@@ -144,6 +147,8 @@ class _Lowered(Sandbox):
         cwd: str | None = None,
         environment: Mapping[str, str] | None = None,
         explain: bool = False,
+        ask: Ask | None = None,
+        on_egress: OnEvent | None = None,
     ) -> AsyncIterator[BoxProcess]:
         """
         Starts *argv*; see `Sandbox.start`.
@@ -156,12 +161,12 @@ class _Lowered(Sandbox):
             pass_fds=pass_fds,
             cwd=cwd,
             environment=environment,
-            **_asked(explain=explain),
+            **_asked(explain=explain, ask=ask, on_egress=on_egress),
         ) as process:
             yield _LoweredProcess(process, self._verification)
 
 
-def _asked(**options: bool) -> dict[str, bool]:
+def _asked(**options: Any) -> dict[str, Any]:
     """
     Those of *options* that somebody asks for: a backend of somebody else may not know
     the others.

@@ -321,8 +321,8 @@ def supervise(order: dict[str, Any], report: int) -> None:
     step("privileges", syscall, prctl, PR_SET_PDEATHSIG, END, 0, 0, 0)
     if os.getppid() != parent or supervisor.is_ending:
         os._exit(125)
+    os.write(report, b'{"started": 1}\n')  # before: who is killed in between must not deny that it ran
     supervisor.command = begin(order)
-    os.write(report, b'{"started": 1}\n')
     status, usage = supervisor.wait()
     supervisor.clear()
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -1

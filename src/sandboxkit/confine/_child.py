@@ -11,9 +11,9 @@ and imports nothing of the package. Only C modules are imported, `_ctypes` inste
 `ctypes` among them: `ctypes`, `signal` and `json` each cost as much as half the start
 of the interpreter, and this runs once a command.
 
-Reports, one JSON object a line: `{"started": 1}`, then `{"exit": code, "signal": n,
-"user_us": t, "system_us": t, "max_rss_kb": n}`; or `{"error": stage, "errno": n}` when
-the command never ran.
+Reports, one JSON object a line: `{"started": 1}` when the command may run from then on,
+then `{"exit": code, "signal": n, "user_us": t, "system_us": t, "max_rss_kb": n}`; or
+`{"error": stage, "errno": n}` when it never ran.
 
 Source: landlock(7), prctl(2), pid_namespaces(7), setrlimit(2).
 """
@@ -49,6 +49,7 @@ FORWARDED = (1, 2, 3, 10, 12, 15, 18, 28)  # HUP INT QUIT USR1 USR2 TERM CONT WI
 RESET = (13, 25)  # PIPE and XFSZ, which the interpreter ignores
 CHILD = 17  # CHLD: a child has ended
 READ_SIZE = 1 << 24
+BACKLOG = 1024  # connections that wait for the proxy
 
 
 class Long(_ctypes._SimpleCData):  # type: ignore[type-arg]  # generic for type checkers only
@@ -148,6 +149,22 @@ def close_at_exec() -> None:
                     pass  # the listing's own descriptor, closed by now
 
 
+def hand_out_listener(door: int, port: int) -> None:
+    """
+    Listens at loopback *port* and hands the listener out through the socket *door*; whoever
+    has it is this network namespace's only way out. Keeps neither.
+    """
+    import _socket  # most boxes have no network at all
+
+    listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+    listener.bind(("127.0.0.1", port))
+    listener.listen(BACKLOG)
+    way = _socket.socket(fileno=door)
+    way.sendmsg([b"L"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, pack((listener.fileno(), 4)))])
+    listener.close()
+    way.close()
+
+
 def candidates(program: str, environment: dict[str, str]) -> list[str]:
     """
     The paths *program* may mean, in the order execvp(3) tries them.
@@ -242,13 +259,15 @@ def run(order: dict[str, Any], report: int) -> None:
     step("descriptors", close_at_exec)
     step("privileges", syscall, prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     step("privileges", syscall, prctl, PR_SET_DUMPABLE, 0, 0, 0, 0)
+    if order["listener"]:
+        step("listener", hand_out_listener, *order["listener"])
     step("cwd", os.chdir, order["cwd"])
     for number, limit in order["rlimits"]:
         step("limits", set_limit, SYS_PRLIMIT64[machine], number, limit)
     if order["landlock"]:
         step("landlock", restrict_files, order["landlock"])
+    os.write(report, b'{"started": 1}\n')  # before: who is killed in between must not deny that it ran
     supervisor.command = spawn(order["argv"], environment, order["pass_fds"])
-    os.write(report, b'{"started": 1}\n')
     status, usage = supervisor.wait()  # its first look loads the module resource, beside the command
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -1
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0

@@ -6,7 +6,7 @@ from sandboxkit.egress._ask import Ask, EgressQuestion
 from sandboxkit.egress._check import check
 from sandboxkit.egress._client import guarded_client, guarded_sync_client, guarded_transport
 from sandboxkit.egress._dial import Connection, Connector, Dialer
-from sandboxkit.egress._event import EgressEvent
+from sandboxkit.egress._event import EgressEvent, OnEvent
 from sandboxkit.egress._interfaces import own_addresses
 from sandboxkit.egress._limits import ClientLimits
 from sandboxkit.egress._proxy import EgressProxy, ProxyAddress
@@ -22,6 +22,7 @@ __all__ = [
     "EgressEvent",
     "EgressProxy",
     "EgressQuestion",
+    "OnEvent",
     "ProxyAddress",
     "ProxyLimits",
     "Resolver",

@@ -47,7 +47,8 @@ Ask: TypeAlias = Callable[[EgressQuestion], Awaitable[bool]]
 class Questions:
     """
     Asks once for each host, port and rule, and remembers the answer as long as it lives.
-    Connections that come while a question is open wait for its answer.
+    There is one open question about a host and port at a time: connections that come
+    meanwhile wait for its end.
 
     No approver, an exception, a deadline, and everything past *limit* questions are a no.
 
@@ -62,26 +63,27 @@ class Questions:
         self._timeout = timeout
         self._left = limit
         self._answers: dict[tuple[str, int, str | None], bool] = {}
-        self._open: dict[tuple[str, int, str | None], anyio.Event] = {}
+        self._open: dict[tuple[str, int], anyio.Event] = {}
 
     async def answer(self, question: EgressQuestion) -> bool:
         """
         Whether *question* was answered with yes.
         """
-        key = (question.host, question.port, question.rule)
-        if key in self._open:
-            await self._open[key].wait()
+        place = (question.host, question.port)
+        key = (*place, question.rule)
+        while place in self._open and key not in self._answers:
+            await self._open[place].wait()
         if key in self._answers:
             return self._answers[key]
-        if self._ask is None or self._left <= 0 or key in self._open:
+        if self._ask is None or self._left <= 0:
             return False
         self._left -= 1
-        self._open[key] = anyio.Event()
+        self._open[place] = anyio.Event()
         try:
             self._answers[key] = await self._asked(self._ask, question)
             return self._answers[key]
         finally:
-            self._open.pop(key).set()
+            self._open.pop(place).set()
 
     async def _asked(self, ask: Ask, question: EgressQuestion) -> bool:
         with anyio.move_on_after(self._timeout):

@@ -4,16 +4,12 @@ What a proxy or client did, for whoever keeps records.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import TypeAlias
-
     from sandboxkit.guard import Verdict
-
-    OnEvent: TypeAlias = Callable[["EgressEvent"], None]
 
 __all__ = ["EgressEvent", "OnEvent"]
 
@@ -29,6 +25,8 @@ class EgressEvent:
         destination: Host and port, or for a request its URL without the query; what
             could not be read is shown shortened, in ASCII.
         verdict: What was decided, and by which rule.
+        host: The canonical host, or None where none could be read.
+        port: The port, likewise.
         address: The address that was dialed, or None where nothing was.
         method: The HTTP method of a request, otherwise None.
         problem: What went wrong after it was allowed, or None.
@@ -41,9 +39,15 @@ class EgressEvent:
     protocol: str
     destination: str
     verdict: Verdict
+    host: str | None = None
+    port: int | None = None
     address: str | None = None
     method: str | None = None
     problem: str | None = None
     sent_bytes: int = 0
     received_bytes: int = 0
     duration_s: float = 0.0
+
+
+OnEvent: TypeAlias = Callable[[EgressEvent], None]
+"""Gets each event; must return at once and not raise."""

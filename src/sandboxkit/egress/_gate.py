@@ -79,6 +79,7 @@ class Gate:
         Raises:
             EgressDeniedError: It is refused.
         """
+        record.host, record.port = url.host, url.port
         record.verdict = self.policy.decide(url, method=method)
         await self._approve(record, url.host, url.port, f"{method} {url.origin}{url.path}")
 
@@ -90,6 +91,7 @@ class Gate:
         Raises:
             EgressError: It is refused, or fails.
         """
+        record.host, record.port = host, port
         record.verdict, must_be_tls = self.policy.decide_tunnel(host, port), False
         if record.verdict.action == "deny":
             secure = self.policy.decide_tunnel(host, port, scheme="https")

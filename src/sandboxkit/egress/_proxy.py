@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import secrets
 from contextlib import asynccontextmanager, suppress
@@ -37,6 +38,10 @@ __all__ = ["EgressProxy", "ProxyAddress"]
 
 _log = logging.getLogger("sandboxkit.egress")
 _TLS_RECORD = 22
+_PASSING = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EPERM))
+"""Why one connection cannot be taken, while the listener stays as it is. Source: accept(2)."""
+_RESPITE_S = 0.1
+"""How long to wait then: what is short, such as descriptors, stays short for a moment."""
 _BUSY = b"HTTP/1.1 503 Busy\r\nContent-Type: text/plain\r\nContent-Length: 39\r\nConnection: close\r\n\r\nsandboxkit: too many connections at once"
 
 
@@ -141,11 +146,22 @@ class EgressProxy:
         """
 
         async def one(stream: ByteStream) -> None:
-            await self.handle(stream, token=token)
+            try:
+                await self.handle(stream, token=token)
+            except Exception:  # noqa: BLE001 - it ends this connection and no other one
+                _log.exception("%s: a connection failed", self._gate.identity)
 
-        async with listener:
+        async with listener, anyio.create_task_group() as connections:
             task_status.started()
-            await listener.serve(one)
+            while True:
+                try:
+                    await listener.serve(one, connections)
+                    return
+                except* (OSError, anyio.BrokenResourceError) as failures:
+                    if not all(map(_is_passing, failures.exceptions)):
+                        raise
+                    _log.warning("%s: a connection could not be taken; it waits", self._gate.identity)
+                await anyio.sleep(_RESPITE_S)
 
     @asynccontextmanager
     async def listening(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[ProxyAddress]:
@@ -211,6 +227,15 @@ class EgressProxy:
             await serve_socks(self._gate, client, limits=self._limits, token=token)
         else:
             await serve_http(self._gate, client, limits=self._limits, token=token)
+
+
+def _is_passing(exc: BaseException) -> bool:
+    """
+    Whether *exc*, of accepting a connection, says nothing against the listener. On trio
+    the kernel's own error is the cause of what is raised.
+    """
+    told = exc if isinstance(exc, OSError) else exc.__cause__
+    return isinstance(told, OSError) and told.errno in _PASSING
 
 
 async def _turn_away(stream: ByteStream) -> None:

@@ -50,6 +50,8 @@ class Record:
     destination: str
     method: str | None = None
     verdict: Verdict = field(default_factory=lambda: Verdict.deny("it was not understood", code="url"))
+    host: str | None = None
+    port: int | None = None
     address: str | None = None
     problem: str | None = None
     traffic: Traffic = field(default_factory=Traffic)
@@ -75,6 +77,8 @@ class Record:
             protocol=self.protocol,
             destination=self.destination,
             verdict=self.verdict,
+            host=self.host,
+            port=self.port,
             address=self.address,
             method=self.method,
             problem=self.problem,

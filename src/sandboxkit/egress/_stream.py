@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from contextlib import suppress
 from typing import TYPE_CHECKING, final
 
 import anyio
@@ -98,7 +99,9 @@ class Unread(ByteStream):
         Source: socket(7), SO_LINGER.
         """
         raw = self._stream.extra(SocketAttribute.raw_socket, None)
-        if raw is not None:
+        if raw is None:
+            return
+        with suppress(OSError):  # a reset by the other side has closed this end already
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     async def abort(self) -> None:

@@ -12,7 +12,7 @@ from sandboxkit.model import is_literal
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sandboxkit.guard._rule import EgressRule
+    from sandboxkit.model import EgressRule
 
 __all__ = ["RuleIndex"]
 

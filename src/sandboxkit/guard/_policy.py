@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     ConfigDict,
     Field,
     PlainSerializer,
@@ -27,14 +26,23 @@ from sandboxkit.guard._address import OWN, Address, AddressRules, Network, leads
 from sandboxkit.guard._breadth import too_broad
 from sandboxkit.guard._index import RuleIndex
 from sandboxkit.guard._reserved import BLOCKED_PORTS, RESERVED_SUFFIXES
-from sandboxkit.guard._rule import EgressRule
 from sandboxkit.guard._verdict import Verdict
-from sandboxkit.model import Described, HostPattern, canonical_host, is_literal, problems
+from sandboxkit.model import (
+    Described,
+    EgressRule,
+    HostPattern,
+    HostText,
+    NetworkText,
+    canonical_host,
+    is_literal,
+    problems,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from sandboxkit.guard._url import Url
+    from sandboxkit.model import NetworkPolicy
 
 __all__ = ["EgressPolicy", "checked_addresses"]
 
@@ -51,17 +59,6 @@ def _name(text: str) -> str:
     return host
 
 
-def _host_pattern(text: str) -> str:
-    HostPattern.parse(text)
-    return text
-
-
-def _network(value: object) -> object:
-    if isinstance(value, str) and "/" not in value:
-        raise ValueError(f"{value!r} has no prefix length; write /32 or /128 for one address")
-    return value
-
-
 def _plain_address(address: Address) -> Address:
     if address.version == 6 and address.scope_id is not None:
         raise ValueError(f"{address} has a zone id; leave it out")
@@ -69,10 +66,8 @@ def _plain_address(address: Address) -> Address:
 
 
 _TEXT = PlainSerializer(str, return_type=str)
-_Network = Annotated[Network, BeforeValidator(_network), _TEXT]
 _Address = Annotated[Address, AfterValidator(_plain_address), _TEXT]
 _Name = Annotated[str, AfterValidator(_name)]
-_Pattern = Annotated[str, AfterValidator(_host_pattern)]
 _Port = Annotated[int, Field(ge=1, le=65535)]
 _DEFAULT_NAMES = tuple(row.suffix for row in RESERVED_SUFFIXES)
 _DEFAULT_PORTS = tuple(sorted(BLOCKED_PORTS))
@@ -100,9 +95,9 @@ class EgressPolicy(Described):
     """All rules that match count; their order does not."""
     default: Literal["public", "deny"] = "public"
     """What no rule matches: `public` lets every public address be reached, `deny` nothing."""
-    permit_hosts: tuple[_Pattern, ...] = ()
+    permit_hosts: tuple[HostText, ...] = ()
     """Names that are not refused for being reserved. Nothing else is lifted for them."""
-    permit_networks: tuple[_Network, ...] = ()
+    permit_networks: tuple[NetworkText, ...] = ()
     """
     Networks that are not refused for not being public. Metadata addresses and
     `own_addresses` stay refused, and so do reserved names and unlisted hosts.
@@ -124,6 +119,8 @@ class EgressPolicy(Described):
     """
     blocked_ports: tuple[_Port, ...] = _DEFAULT_PORTS
     """Ports that are refused on every host."""
+    within: tuple[EgressPolicy, ...] = ()
+    """Further policies, each of which must allow a destination as well."""
 
     if not TYPE_CHECKING:  # type checkers take the signature from the fields
 
@@ -152,6 +149,7 @@ class EgressPolicy(Described):
             reserved_suffixes: Iterable[str] = (),
             reserved_first_labels: Iterable[str] = (),
             blocked_ports: Iterable[int] = (),
+            within: Iterable[EgressPolicy] = (),
         ) -> None: ...
 
     @model_validator(mode="before")
@@ -221,11 +219,27 @@ class EgressPolicy(Described):
         except PolicyError as exc:
             raise PolicyError(*exc.problems, source=source) from None
 
+    @classmethod
+    def of_network(cls, network: NetworkPolicy) -> EgressPolicy:
+        """
+        The policy of a box whose spec has *network*, of mode `listed`: what its lists do
+        not allow is denied.
+
+        Raises:
+            PolicyError: The lists are more than a policy holds.
+        """
+        lists = {name: getattr(network, name) for name in network.model_fields_set - {"mode", "within"}}
+        # Without the lists nothing is allowed: a spec never lets through what it does not name.
+        return cls(default="deny", within=tuple(map(cls.of_network, network.within)), **lists)
+
     def decide(self, url: Url, *, method: str = "GET") -> Verdict:
         """
         What is said of a request before its name is resolved. What is not denied still
         needs `judge` for the addresses.
         """
+        return self._with_within(self._decide(url, method), lambda policy: policy.decide(url, method=method))
+
+    def _decide(self, url: Url, method: str) -> Verdict:
         reserved = self._reserved(url.host, url.scheme, url.port)
         if reserved is not None:
             return reserved
@@ -240,6 +254,10 @@ class EgressPolicy(Described):
         path, method or scheme applies to every tunnel to its host: what it is about might
         go through.
         """
+        own = self._decide_tunnel(host, port, scheme)
+        return self._with_within(own, lambda policy: policy.decide_tunnel(host, port, scheme=scheme))
+
+    def _decide_tunnel(self, host: str, port: int, scheme: str | None) -> Verdict:
         reserved = self._reserved(host, scheme, port)
         if reserved is not None:
             return reserved
@@ -262,6 +280,9 @@ class EgressPolicy(Described):
             addresses: As text, without brackets.
             own: More addresses of this machine than `own_addresses` has.
         """
+        return self._with_within(self._judge(addresses, own), lambda policy: policy.judge(addresses, own=own))
+
+    def _judge(self, addresses: Sequence[str], own: Collection[Address]) -> Verdict:
         for text in addresses:
             verdict = self._addresses.classify(text)
             if not verdict.allowed:
@@ -271,6 +292,14 @@ class EgressPolicy(Described):
         if not addresses:
             return Verdict.deny("the name has no address", code="dns")
         return Verdict.allow("every address is public or permitted")
+
+    def _with_within(self, own: Verdict, said: Callable[[EgressPolicy], Verdict]) -> Verdict:
+        """
+        The strictest of this policy's *own* verdict and those of `within`.
+        """
+        if not self.within:
+            return own
+        return min((own, *map(said, self.within)), key=lambda verdict: _STRICTEST.index(verdict.action))
 
     def warnings(self) -> tuple[str, ...]:
         """
@@ -290,6 +319,7 @@ class EgressPolicy(Described):
                 for net in self.permit_networks
                 if net.prefixlen == 0
             ),
+            *(warning for policy in self.within for warning in policy.warnings()),
         )
 
     def _reserved(self, host: str, scheme: str | None, port: int) -> Verdict | None:

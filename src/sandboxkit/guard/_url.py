@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from sandboxkit.errors import UrlError
-from sandboxkit.model import canonical_host, is_literal
+from sandboxkit.model import TO_REWRITE, canonical_host, canonical_path, is_literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["DEFAULT_PORTS", "MAX_URL_LENGTH", "Scheme", "Url", "canonical_path", "canonical_url", "redirect_url"]
+__all__ = ["DEFAULT_PORTS", "MAX_URL_LENGTH", "Scheme", "Url", "canonical_url", "redirect_url"]
 
 MAX_URL_LENGTH = 8192
 """Characters, as given and in canonical form. Source: RFC 9110 section 4.1 asks for 8000 at least."""
@@ -33,8 +33,6 @@ _SHAPE = re.compile(
 )
 _PLAIN_PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9\-._~!$&'()*+,;=:@]*)+")
 _PLAIN_QUERY = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@/?]*(?:%[0-9A-Fa-f]{2}[A-Za-z0-9\-._~!$&'()*+,;=:@/?]*)*")
-_TO_REWRITE = re.compile(r"%[0-9A-Fa-f]{2}|[^A-Za-z0-9\-._~!$&'()*+,;=:@/?]+?", re.DOTALL)
-_UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 _SHOWN = 100
 
@@ -122,28 +120,10 @@ def canonical_url(text: str) -> Url:
     port = _port(text, digits) if digits else (443 if secure else 80)
     path = "/" if path is None else path if _PLAIN_PATH.fullmatch(path) else canonical_path(path)
     if query is not None:
-        query = query[1:] if _PLAIN_QUERY.fullmatch(query, 1) else _TO_REWRITE.sub(_kept_or_escaped, query[1:])
+        query = query[1:] if _PLAIN_QUERY.fullmatch(query, 1) else TO_REWRITE.sub(_kept_or_escaped, query[1:])
     if len(path) + len(query or "") > MAX_URL_LENGTH - 300:
         _short_enough(text, path, query)
     return Url("https" if secure else "http", host, port, path, query)
-
-
-def canonical_path(path: str) -> str:
-    """
-    *path* with dot segments resolved and escapes in their one form.
-
-    Source: RFC 3986 sections 5.2.4 and 6.2.2.
-    """
-    kept: list[str] = []
-    segments = _TO_REWRITE.sub(_decoded_or_escaped, path).split("/")[1:]
-    for segment in segments:
-        if segment == "..":
-            del kept[-1:]
-        elif segment != ".":
-            kept.append(segment)
-    if segments and segments[-1] in (".", ".."):
-        kept.append("")
-    return "/" + "/".join(kept)
 
 
 def redirect_url(base: Url, location: str) -> Url:
@@ -198,14 +178,6 @@ def _port(text: str, digits: str) -> int:
 def _kept_or_escaped(found: re.Match[str]) -> str:
     part = found[0]
     return part if len(part) == 3 and part[0] == "%" else quote(part, safe="")
-
-
-def _decoded_or_escaped(found: re.Match[str]) -> str:
-    part = found[0]
-    if len(part) != 3 or part[0] != "%":
-        return quote(part, safe="")
-    value = int(part[1:], 16)
-    return chr(value) if value in _UNRESERVED else part.upper()
 
 
 _PROBLEMS: tuple[tuple[Callable[[str], object], str], ...] = (

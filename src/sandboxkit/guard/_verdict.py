@@ -5,11 +5,12 @@ What the guard says. Pure.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-__all__ = ["Code", "EgressAction", "Verdict"]
+if TYPE_CHECKING:
+    from sandboxkit.model import EgressAction
 
-EgressAction = Literal["allow", "ask", "deny"]
+__all__ = ["Code", "Verdict"]
 
 Code = Literal["allowed", "url", "name", "rule", "default", "port", "address", "dns", "ask"]
 """

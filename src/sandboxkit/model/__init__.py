@@ -30,6 +30,7 @@ from sandboxkit.model._context import TRUSTED_PATH, EvaluationContext
 from sandboxkit.model._control import BASELINE, Control, ControlState, Enforcement, Grade
 from sandboxkit.model._decision import Advice, Level, PartDecision, PolicyAction, PolicyEvaluation, RuleMatch
 from sandboxkit.model._described import Described
+from sandboxkit.model._egress_rule import EgressAction, EgressRule, HostText, NetworkText
 from sandboxkit.model._event import SCHEMA_VERSION, AuditEvent, AuditSink
 from sandboxkit.model._host import HostPattern, canonical_host, ipv6_text, is_literal
 from sandboxkit.model._key_lines import KeyLines
@@ -62,6 +63,7 @@ from sandboxkit.model._spec import (
 )
 from sandboxkit.model._spec_problems import problems
 from sandboxkit.model._toml import toml_key, toml_value
+from sandboxkit.model._url_path import TO_REWRITE, canonical_path
 from sandboxkit.model._walk import (
     MAX_DEPTH,
     PATTERN_DEPTH,
@@ -80,6 +82,7 @@ __all__ = [
     "PATTERN_DIRECTORIES",
     "PIPES",
     "SCHEMA_VERSION",
+    "TO_REWRITE",
     "TRUSTED_PATH",
     "UNKNOWN",
     "Access",
@@ -100,6 +103,8 @@ __all__ = [
     "ControlState",
     "Described",
     "Doubt",
+    "EgressAction",
+    "EgressRule",
     "Enforcement",
     "EnvironmentPolicy",
     "EvaluationContext",
@@ -109,6 +114,7 @@ __all__ = [
     "Grade",
     "Grant",
     "HostPattern",
+    "HostText",
     "Invocation",
     "KeyLines",
     "LandlockRules",
@@ -117,6 +123,7 @@ __all__ = [
     "Limits",
     "Mount",
     "NetworkPolicy",
+    "NetworkText",
     "PartDecision",
     "PlanFile",
     "PolicyAction",
@@ -142,6 +149,7 @@ __all__ = [
     "Walk",
     "access_of",
     "canonical_host",
+    "canonical_path",
     "fixed_part",
     "has_wildcard",
     "ipv6_text",

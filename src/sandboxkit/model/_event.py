@@ -24,9 +24,11 @@ class AuditEvent:
     """
     One audit record. A run leaves two with the same `run_id`: `decided` before
     anything starts and `finished` after. A run that is refused leaves only the first.
+    Between them stands an `egress` record for each connection that ended or was refused,
+    where the spec lists hosts.
 
     Attributes:
-        kind: Which of the two.
+        kind: Which of these.
         run_id: Names the run.
         time: Seconds since the epoch (UTC).
         fields: Details. A sink masks and bounds them and makes them JSON-ready; it adds
@@ -35,7 +37,7 @@ class AuditEvent:
             records.
     """
 
-    kind: Literal["decided", "finished"]
+    kind: Literal["decided", "egress", "finished"]
     run_id: str
     time: float
     fields: Mapping[str, Any]

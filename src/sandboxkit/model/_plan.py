@@ -131,6 +131,8 @@ class Confinement:
             command keeps besides 0, 1 and 2.
         filters: seccomp programs the child itself puts on the command, in order.
         user: The (uid, gid) a root caller's child becomes first, or None.
+        proxy_port: The loopback port in the box at which the child makes the listener it
+            hands out, or None for a box without a way out.
     """
 
     argv: tuple[str, ...]
@@ -142,6 +144,7 @@ class Confinement:
     pass_fds: tuple[tuple[int, int], ...] = ()
     filters: tuple[bytes, ...] = ()
     user: tuple[int, int] | None = None
+    proxy_port: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +266,8 @@ class LaunchPlan:
             does not say.
         mark: A name that tells its processes from others where no namespace does; such a
             plan has a keeper of its own instead of the broker. Empty for none.
+        listener_fd: The descriptor in *argv* by which the in-box child hands out the
+            listener of its only way out; None for a box without one.
         notes: What a reader should know.
     """
 
@@ -282,6 +287,7 @@ class LaunchPlan:
     groups: ControlGroups | None = None
     trace: Trace | None = None
     mark: str = ""
+    listener_fd: int | None = None
     notes: tuple[str, ...] = field(default=())
 
     def describe(self) -> str:
@@ -297,6 +303,8 @@ class LaunchPlan:
             lines.append(f"as        uid {self.staging.uid}, gid {self.staging.gid}")
         if inner and inner.user:
             lines.append(f"as        uid {inner.user[0]}, gid {inner.user[1]}")
+        if inner and inner.proxy_port is not None:
+            lines.append(f"proxy     127.0.0.1:{inner.proxy_port} in the box, served by the application")
         lines += [_line(mount) for mount in self.mounts]
         if inner and inner.landlock:
             lines.append(f"landlock  abi {inner.landlock_abi}, {len(inner.landlock.paths)} paths")
@@ -318,6 +326,7 @@ class LaunchPlan:
             "uid": self.staging.uid if self.staging else inner.user[0] if inner and inner.user else None,
             "mounts": [_line(mount).split(maxsplit=1)[1] for mount in self.mounts],
             "landlock_abi": inner.landlock_abi if inner and inner.landlock else None,
+            "proxy_port": inner.proxy_port if inner else None,
             "rlimits": [list(row) for row in (inner.rlimits if inner else self.rlimits)],
             "cgroups": [_group_line(group) for group in (self.groups.groups if self.groups else ())],
             "notes": list(self.notes),

@@ -18,11 +18,13 @@ from pydantic import (
     ValidationError,
     WithJsonSchema,
     field_validator,
+    model_validator,
 )
 
 from sandboxkit.errors import SpecError
 from sandboxkit.model._control import BASELINE, Control, Grade
 from sandboxkit.model._described import Described
+from sandboxkit.model._egress_rule import EgressRule, HostText, NetworkText, To
 from sandboxkit.model._paths import Access, access_of, strictest
 from sandboxkit.model._real_path import real_path
 from sandboxkit.model._spec_problems import problems
@@ -45,9 +47,9 @@ __all__ = [
 
 MIB = 1024 * 1024
 _Base = Literal["system", "tools"]
-_Mode = Literal["none", "host"]
+_Mode = Literal["none", "listed", "host"]
 _BASES: tuple[_Base, ...] = ("system", "tools")
-_MODES: tuple[_Mode, ...] = ("none", "host")
+_MODES: tuple[_Mode, ...] = ("none", "listed", "host")
 
 ProtectionSet = Literal["git", "shell-rc", "ide", "agent-config", "ci", "hook-managers"]
 """
@@ -250,19 +252,101 @@ def _with(tree: Mapping[str, Access], access: Access) -> tuple[str, ...]:
     return tuple(sorted(path for path, found in tree.items() if found is access))
 
 
+def _in_order(rules: tuple[EgressRule, ...]) -> tuple[EgressRule, ...]:
+    return tuple(sorted(dict.fromkeys(rules), key=EgressRule.model_dump_json))
+
+
+def _by_text(networks: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(sorted(set(networks), key=str))
+
+
+_Destinations = Annotated[tuple[To, ...], AfterValidator(_unique)]
+
+
 class NetworkPolicy(_Model):
     """
     What a box may reach. Its own loopback always works.
+
+    Naming any list makes the mode `listed`: everything goes through a proxy outside the
+    box, which lets through what the lists allow and nothing else. What no rule allows is
+    refused, so an empty `allow_hosts` allows nothing; deny beats ask, and ask beats
+    allow. The lists are those of `EgressPolicy`, with the same meaning. It holds for
+    programs that use a proxy when they are told to; others reach nothing.
+
+    What an allowed host does with what it is sent is beyond it, and so are hosts that
+    hide behind an allowed one on the same server.
     """
 
     mode: _Mode = "none"
-    """`none`: nothing outside the box. `host`: the host's network, unfiltered."""
+    """
+    `none`: nothing outside the box. `listed`: what the lists below allow. `host`: the
+    host's network, unfiltered.
+    """
+    allow_hosts: _Destinations = ()
+    """
+    What may be reached, as `[http://|https://]host[:port][/path]`; `*.` in front is one
+    label more, `**.` any number.
+    """
+    ask_hosts: _Destinations = ()
+    """What is asked about while the connection waits; without an approver it is refused."""
+    deny_hosts: _Destinations = ()
+    """What is refused whatever the other lists say."""
+    rules: Annotated[tuple[EgressRule, ...], AfterValidator(_in_order)] = ()
+    """Rules with methods, ids and reasons, beside the lists."""
+    permit_hosts: Annotated[tuple[HostText, ...], AfterValidator(_unique)] = ()
+    """Names that are not refused for being reserved, such as `localhost` or `git.internal`."""
+    permit_networks: Annotated[tuple[NetworkText, ...], AfterValidator(_by_text)] = ()
+    """
+    Networks that are not refused for not being public. By itself this allows no host.
+    """
+    within: tuple[NetworkPolicy, ...] = ()
+    """
+    Further lists, each of which must allow a destination as well: what `tighten` makes of
+    two that differ.
+    """
+
+    @model_validator(mode="before")
+    @classmethod
+    def _listed(cls, data: Any) -> Any:
+        """
+        Lists without a mode mean `listed`.
+        """
+        if not isinstance(data, Mapping) or _LISTS.isdisjoint(data):
+            return data
+        if (mode := data.get("mode", "listed")) in ("none", "host"):
+            named = ", ".join(sorted(_LISTS & data.keys()))
+            raise ValueError(f"{named}: mode {mode!r} has no lists; leave the mode out, or the lists")
+        return {**data, "mode": "listed"} if "mode" not in data else data
+
+    @field_validator("within")
+    @classmethod
+    def _flat(cls, value: tuple[NetworkPolicy, ...]) -> tuple[NetworkPolicy, ...]:
+        if any(layer.mode != "listed" or layer.within for layer in value):
+            raise ValueError("each of them has lists, and no mode but 'listed' and no 'within' of its own")
+        return value
 
     def tighten(self, other: NetworkPolicy) -> NetworkPolicy:
         """
-        The lesser of both modes.
+        Only what both allow.
         """
-        return _merged(self, other, mode=_MODES[min(_MODES.index(self.mode), _MODES.index(other.mode))])
+        mode = _MODES[min(_MODES.index(self.mode), _MODES.index(other.mode))]
+        if mode != "listed":
+            return _merged(self, other, mode=mode)
+        layers = {layer.model_dump_json(exclude_defaults=True): layer for layer in (*self._layers(), *other._layers())}
+        first, *rest = (layers[text] for text in sorted(layers))
+        return first.model_copy(update={"within": tuple(rest)}) if rest else first
+
+    def _layers(self) -> tuple[NetworkPolicy, ...]:
+        """
+        The lists, each by itself; none where there are none.
+        """
+        if self.mode != "listed":
+            return ()
+        own = {name: value for name, value in self if value and name not in ("mode", "within")}
+        return (NetworkPolicy(mode="listed", **own), *self.within)
+
+
+_LISTS = frozenset(NetworkPolicy.model_fields) - {"mode"}
 
 
 _Positive = Annotated[float, Field(gt=0, le=365 * 86400, allow_inf_nan=False)]
@@ -525,6 +609,8 @@ class SandboxSpec(_Model):
         needed = dict(BASELINE)
         if self.network.mode == "none":
             needed[Control.NET_NONE] = Grade.ENFORCED
+        if self.network.mode == "listed":
+            needed[Control.NET_ALLOWLIST] = Grade.ENFORCED
         if self.process.allow_nested_userns:
             del needed[Control.PROCESS_NESTED_USERNS]
         for name in self.limits.model_fields_set & _LIMIT_CONTROLS.keys():

@@ -4,6 +4,7 @@ The only room that starts processes: it runs a launch plan and ends the whole tr
 
 from sandboxkit.process._client import broker_pid, ensure_broker, interpreter
 from sandboxkit.process._direct import direct_plan
+from sandboxkit.process._door import Serve
 from sandboxkit.process._run import Outcome, Running, launch, run
 from sandboxkit.process._streams import PipeReader, PipeWriter, Streams, open_streams, pipe_to_us
 from sandboxkit.process._zygote import Conversation, Zygote, end_waiting, shutdown, zygote_pids
@@ -14,6 +15,7 @@ __all__ = [
     "PipeReader",
     "PipeWriter",
     "Running",
+    "Serve",
     "Streams",
     "Zygote",
     "broker_pid",

@@ -16,13 +16,15 @@ import anyio.lowlevel
 from sandboxkit.errors import BrokerError, LaunchError, ProgramNotExecutableError, ProgramNotFoundError, SetupError
 from sandboxkit.model import Termination, Usage
 from sandboxkit.process._client import Control, submit
+from sandboxkit.process._door import Serving, serving
 from sandboxkit.process._explain import found
 from sandboxkit.process._streams import CHUNK, PipeReader, PipeWriter, pipe_from_us, pipe_to_us
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from sandboxkit.model import LaunchPlan, Refusal
+    from sandboxkit.process._door import Serve
     from sandboxkit.process._kept import LineControl
 
 __all__ = ["Outcome", "Running", "launch", "run"]
@@ -69,7 +71,7 @@ class _Found:
         ends: Closes it.
     """
 
-    def __init__(self, *, is_wanted: bool, is_possible: bool, ends: contextlib.ExitStack) -> None:
+    def __init__(self, *, is_wanted: bool, is_possible: bool, ends: contextlib.AsyncExitStack) -> None:
         self._is_wanted = is_wanted
         self.fd = os.memfd_create("sandboxkit-refusals") if is_wanted and is_possible else None
         if self.fd is not None:
@@ -101,6 +103,7 @@ class Running:
         self.started = started
         self._is_lost = False
         self.is_done = False
+        self.service: Serving | None = None
         self.ended_for: Termination | None = None
 
     def kill(self, because: Termination = Termination.KILLED) -> None:
@@ -126,6 +129,8 @@ class Running:
         self.is_done = True
         self._refused = self._found.read()
         self._is_lost = message is None
+        if self.service is not None:
+            await self.service.end()
         if message is not None:
             self._records, self._status = message, message["done"]
             if "ended" in message:
@@ -138,7 +143,12 @@ class Running:
         Raises:
             LaunchError: It never started.
             BrokerError: The broker was ended meanwhile; the box went with it.
+            SetupError: What served its listener failed; the box was ended.
         """
+        if self.service is not None and self.service.failure is not None:
+            raise SetupError(
+                self._plan.backend, f"the proxy of the box failed: {self.service.failure}; the box was ended"
+            ) from self.service.failure
         if self._is_lost and self.ended_for is None:
             raise BrokerError(self._control.lost)
         if "error" in self._records:
@@ -278,6 +288,7 @@ async def launch(
     pass_fds: Mapping[int, int] | None = None,
     timeout: float | None = None,  # noqa: ASYNC109 - the broker's to keep
     explain: bool = False,
+    serve: Serve | None = None,
 ) -> AsyncIterator[Running]:
     """
     Starts *plan*; leaving the context ends whatever still runs of it.
@@ -291,19 +302,27 @@ async def launch(
         pass_fds: {number in the command: descriptor here}.
         timeout: Seconds after which it is ended; None is no deadline.
         explain: Follow it by ptrace(2) and keep what it was refused. It takes longer.
+        serve: Serves the listener of a plan that has one, until the command has ended.
 
     Raises:
         BrokerError: The broker could not be reached.
     """
     started = time.monotonic()
-    with contextlib.ExitStack() as kept:
+    async with contextlib.AsyncExitStack() as kept:
         refused = _Found(is_wanted=explain, is_possible=plan.trace is not None, ends=kept)
         with contextlib.ExitStack() as ends:
             source = _nothing(ends) if stdin is None else stdin
             fds = [(source, 0), (stdout, 1), (stderr, 2), *((fd, number) for number, fd in (pass_fds or {}).items())]
+            service = _service(plan, serve, kept, lambda: running.kill())
+            if service is not None and plan.listener_fd is not None:
+                fds.append((service.door, plan.listener_fd))
             control = await submit(plan, fds, timeout, refused.fd)
         running = Running(plan, control, started, refused)
         try:
+            if service is not None:
+                service.close_far_end()
+                await kept.enter_async_context(serving(service))
+                running.service = service
             yield running
         finally:
             try:
@@ -313,6 +332,21 @@ async def launch(
                         await running.wait()
             finally:
                 control.close()
+
+
+def _service(
+    plan: LaunchPlan, serve: Serve | None, kept: contextlib.AsyncExitStack, on_failure: Callable[[], object]
+) -> Serving | None:
+    """
+    What waits for the listener of *plan*; None where it has none.
+    """
+    if plan.listener_fd is None:
+        return None
+    if serve is None:
+        raise SetupError(plan.backend, "its plan hands out a listener, and nobody serves it; give launch() a serve")
+    service = Serving(serve, on_failure=on_failure)
+    kept.callback(service.close)
+    return service
 
 
 class _Collector:
@@ -363,6 +397,7 @@ async def run(
     timeout: float | None = None,  # noqa: ASYNC109 - a deadline is a result here, not an exception
     max_output_bytes: int = 16 << 20,
     explain: bool = False,
+    serve: Serve | None = None,
 ) -> Outcome:
     """
     Runs *plan* to its end.
@@ -374,6 +409,7 @@ async def run(
         max_output_bytes: Bytes kept of each of stdout and stderr. Past 16 times as
             much (at least 1 MiB) the run is ended.
         explain: Follow it by ptrace(2) and keep what it was refused. It takes longer.
+        serve: As for `launch`.
 
     Raises:
         LaunchError: It never started.
@@ -386,7 +422,13 @@ async def run(
         collectors = [_Collector(stdout, max_output_bytes), _Collector(stderr, max_output_bytes)]
         source = feed_end.fd if feed_end else None
         async with launch(
-            plan, stdin=source, stdout=stdout_end.fd, stderr=stderr_end.fd, timeout=timeout, explain=explain
+            plan,
+            stdin=source,
+            stdout=stdout_end.fd,
+            stderr=stderr_end.fd,
+            timeout=timeout,
+            explain=explain,
+            serve=serve,
         ) as running:
             for end in (stdout_end, stderr_end, feed_end):
                 if end:

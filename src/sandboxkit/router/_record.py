@@ -1,5 +1,6 @@
 """
-The audit records of one run: `decided` before anything starts, `finished` after.
+The audit records of one run: `decided` before anything starts, `egress` for each connection
+of a box whose spec lists hosts, `finished` after.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from sandboxkit.model import AuditEvent, AuditSink, Grade
 if TYPE_CHECKING:
     from typing import Literal
 
+    from sandboxkit.egress import EgressEvent
     from sandboxkit.model import (
         ApprovalReply,
         Enforcement,
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     )
 
 __all__ = ["Record"]
+
+MAX_CONNECTIONS = 200
+"""Connections of one run that get a record each."""
 
 
 class Record:
@@ -42,6 +47,8 @@ class Record:
         self._sink = sink
         self._is_required = is_required
         self._id = uuid.uuid4().hex
+        self._connections = 0
+        self._unwritten: AuditError | None = None
         self._fields: dict[str, Any] = {"pid": os.getpid(), "uid": os.getuid() if hasattr(os, "getuid") else None}
 
     def read(
@@ -98,6 +105,32 @@ class Record:
         if problem and self._is_required:
             raise problem
 
+    def egress(self, event: EgressEvent) -> None:
+        """
+        Writes a record of a connection of the box that ended or was refused; of many only
+        the first, the rest is counted in the second record of the run.
+        """
+        self._connections += 1
+        if self._connections > MAX_CONNECTIONS:
+            return
+        verdict = event.verdict
+        fields = {
+            "protocol": event.protocol,
+            "destination": event.destination,
+            "method": event.method,
+            "action": verdict.action,
+            "code": verdict.code,
+            "reason": verdict.reason,
+            "rule": verdict.rule,
+            "address": event.address,
+            "problem": event.problem,
+            "sent_bytes": event.sent_bytes,
+            "received_bytes": event.received_bytes,
+            "duration_s": round(event.duration_s, 6),
+        }
+        problem = self._write("egress", {name: value for name, value in fields.items() if value is not None})
+        self._unwritten = self._unwritten or problem
+
     def refused(self, error: BaseException) -> None:
         """
         Writes the only record of a run that does not take place. That it could not be
@@ -138,12 +171,14 @@ class Record:
             "violations": [f"{found.kind} {found.target}" for found in result.violations],
             "enforcement": _weak(result.enforcement),
         }
-        problem = self._write("finished", fields)
+        if self._connections:
+            fields["connections"] = self._connections
+        problem = self._write("finished", fields) or self._unwritten
         if problem and self._is_required:
             said = f"the command has run and {result.outcome}, and this could not be recorded: {problem.problem}"
             raise AuditError(problem.sink, said, remedy=problem.remedy, result=result) from problem
 
-    def _write(self, kind: Literal["decided", "finished"], fields: dict[str, Any]) -> AuditError | None:
+    def _write(self, kind: Literal["decided", "egress", "finished"], fields: dict[str, Any]) -> AuditError | None:
         try:
             self._sink.write(AuditEvent(kind, self._id, time.time(), fields))
         except AuditError as exc:

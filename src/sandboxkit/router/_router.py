@@ -10,9 +10,9 @@ import math
 import os
 import sys
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
-from sandboxkit.approval import decide, default_folder, grant_for
+from sandboxkit.approval import decide, default_folder, grant_for, permits
 from sandboxkit.audit import MemoryAudit
 from sandboxkit.backends import SandboxRegistry, bash_argv, command_environment, default_registry
 from sandboxkit.errors import (
@@ -141,7 +141,11 @@ class _Boxed:
         with _translated(self.backend):
             return self.selection.backend.plan(self.invocation, self.task.spec, self.selection.detection.facts)
 
-    async def run(self) -> ExecResult:
+    async def run(self, approver: Approver | None, record: Record) -> ExecResult:
+        # An older backend may not know what nobody asks for.
+        asked: dict[str, Any] = {"explain": True} if self.task.request.explain else {}
+        if self.task.spec.network.mode == "listed":
+            asked |= {"ask": functools.partial(permits, approver), "on_egress": record.egress}
         with _translated(self.backend):
             async with self.selection.open(self.task.spec) as box:
                 result: object = await box.run(
@@ -150,7 +154,7 @@ class _Boxed:
                     cwd=self.invocation.cwd,
                     timeout=self.task.timeout(),
                     environment=dict(self.invocation.environment),
-                    **({"explain": True} if self.task.request.explain else {}),  # an older backend may not know it
+                    **asked,
                 )
         if not isinstance(result, ExecResult):
             raise PluginError(
@@ -189,7 +193,7 @@ class _Unboxed:
     def plan(self) -> LaunchPlan:
         return self.direct.plan
 
-    async def run(self) -> ExecResult:
+    async def run(self, _approver: Approver | None, _record: Record) -> ExecResult:
         result = await self.direct.run(stdin=self.task.request.stdin, timeout=self.task.timeout())
         return replace(result, explain_gap=_NO_BOX) if self.task.request.explain else result
 
@@ -367,7 +371,7 @@ class AutoSandboxRouter:
             raise
         record.decided(way.mode, way.backend, way.enforcement)
         try:
-            result = await way.run()
+            result = await way.run(self._approver, record)
         except BaseException as exc:
             record.broken(exc)
             raise

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel
 
-from sandboxkit.model import Access, PolicyAction, SandboxSpec, access_of
+from sandboxkit.model import Access, NetworkPolicy, PolicyAction, SandboxSpec, access_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,6 +55,8 @@ def _completed(rule: M, base: M) -> M:
         ours, theirs = getattr(rule, name), getattr(base, name)
         if name not in rule.model_fields_set:
             fields |= {name: theirs} if name in base.model_fields_set else {}
+        elif isinstance(ours, NetworkPolicy):
+            fields[name] = ours if ours.model_fields_set else theirs  # half of each would be neither's
         elif isinstance(ours, BaseModel) and isinstance(theirs, BaseModel):
             fields[name] = _completed(ours, theirs)
         else:

@@ -9,6 +9,7 @@ import os
 import platform
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
 
     from sandboxkit.backends.bubblewrap._program import Origin, Program
+    from sandboxkit.egress import Resolver
     from sandboxkit.model import Enforcement, Invocation, LaunchPlan
 
 __all__ = ["BubblewrapBackend", "BubblewrapFacts"]
@@ -62,10 +64,13 @@ class BubblewrapBackend(SandboxBackend):
     Args:
         origins: Where a bwrap may come from. The system's is taken before the one of
             the `bwrap` extra: Ubuntu's AppArmor profile covers only that path.
+        resolver: The name service for boxes whose spec lists hosts; the machine's own by
+            default.
     """
 
-    def __init__(self, *, origins: Collection[Origin] = ("system", "wheel")) -> None:
+    def __init__(self, *, origins: Collection[Origin] = ("system", "wheel"), resolver: Resolver | None = None) -> None:
         self._origins = tuple(origins)
+        self._resolver = resolver
         self._found: Detection | None = None
 
     @property
@@ -119,7 +124,7 @@ class BubblewrapBackend(SandboxBackend):
         """
         if not detection.available:
             raise BackendUnavailableError(_NAME, detection.reason, detection.remedy)
-        box = LaunchedSandbox(_MECHANISM, spec, _own(detection.facts))
+        box = LaunchedSandbox(_MECHANISM, spec, _own(detection.facts), resolver=self._resolver)
         try:
             yield box
         finally:
@@ -202,6 +207,7 @@ def _facts() -> BubblewrapFacts:
         interpreter=python,
         passwd=user_databases(),
         cgroups=cgroups(),
+        has_proxy=find_spec("h11") is not None,
     )
 
 

@@ -28,7 +28,7 @@ def enforcement(spec: SandboxSpec, facts: BubblewrapFacts) -> Enforcement:
             Control.FS_DENY_INSIDE_ALLOW: _deny(facts),
             Control.FS_OVERLAY: _absent("no overlay layer in this version"),
             Control.NET_NONE: _network(spec, facts),
-            Control.NET_ALLOWLIST: _absent("no egress proxy in this version"),
+            Control.NET_ALLOWLIST: _allowlist(spec, facts),
             Control.PROCESS_ISOLATION: _isolation(facts),
             Control.PROCESS_KILL_TREE: _enforced("the box's first process takes its namespace along"),
             Control.PROCESS_NESTED_USERNS: _nested(spec, facts),
@@ -80,7 +80,18 @@ def _network(spec: SandboxSpec, facts: BubblewrapFacts) -> ControlState:
         own = "network namespace with nothing but its own loopback"
         open_sockets = facts.survey is not None and facts.survey.owners and facts.landlock_abi < _UNIX_SOCKETS_ABI
         return _enforced(own + ("; a socket file in a named directory stays one" if open_sockets else ""))
-    return _absent("the spec asks for the host's network")
+    listed = spec.network.mode == "listed"
+    return _absent("the spec lets listed hosts be reached" if listed else "the spec asks for the host's network")
+
+
+def _allowlist(spec: SandboxSpec, facts: BubblewrapFacts) -> ControlState:
+    if not facts.has_proxy:
+        return _absent("the proxy is the extra egress, which is not installed; pip install 'sandboxkit[egress]'")
+    if spec.network.mode == "host":
+        return _absent("the spec asks for the host's network")
+    return _enforced(
+        "network namespace without a route; one listener in it is served by this process, which dials what it has checked"
+    )
 
 
 def _isolation(facts: BubblewrapFacts) -> ControlState:

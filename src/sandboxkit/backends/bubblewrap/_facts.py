@@ -35,6 +35,7 @@ class BubblewrapFacts(Facts):
         passwd: The content of /etc/passwd and of /etc/group, for a user without an
             entry there.
         cgroups: Where control groups of whole trees can be made.
+        has_proxy: Whether the egress proxy can be used: the extra `egress` is installed.
     """
 
     program: Program | None = None
@@ -45,6 +46,7 @@ class BubblewrapFacts(Facts):
     survey: Survey | None = None
     passwd: tuple[bytes, bytes] = (b"", b"")
     cgroups: Cgroups = field(default_factory=Cgroups)
+    has_proxy: bool = False
 
     def surveyed(self, spec: SandboxSpec) -> BubblewrapFacts:
         """
@@ -77,4 +79,5 @@ class BubblewrapFacts(Facts):
             "disable_userns": bool(program and "--disable-userns" in program.options),
             "interpreter": self.interpreter,
             "cgroups": self.cgroups.describe(),
+            "egress_proxy": self.has_proxy,
         }

@@ -9,10 +9,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sandboxkit.backends._cgroups import control_groups
+from sandboxkit.backends._proxied import PROXY_PORT, proxy_environment
 from sandboxkit.backends._tree import Node, Tree, box_tree, working_directory
 from sandboxkit.backends.bubblewrap._mounts import mounts
 from sandboxkit.confine import child_code, landlock_rules, rlimits, seccomp_filter
 from sandboxkit.errors import SpecError
+from sandboxkit.guard import EgressPolicy
 from sandboxkit.model import FIRST_FREE_FD, Confinement, LaunchPlan, Mount, PlanFile, Staging, Trace, is_inside
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFact
         steps = _held(steps, tree, numbers)
     staging = _staging(steps, survey, program) if survey.identity.is_root and not survey.identity.keeps_root else None
     confinement = _confinement(invocation, spec, facts, tree, survey, carriers)
+    listener_fd = next(numbers) if confinement.proxy_port is not None else None
     program_filter = _filter(spec, facts.machine)
     return LaunchPlan(
         backend="bubblewrap",
@@ -65,7 +68,7 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFact
         files=(
             PlanFile(_ARGS, _options(spec, facts, steps, staging), "options of bwrap"),
             PlanFile(_SECCOMP, program_filter, "seccomp filter"),
-            PlanFile(_PAYLOAD, _payload(confinement), "order for the child"),
+            PlanFile(_PAYLOAD, _payload(confinement, listener_fd), "order for the child"),
             PlanFile(_CODE, child_code(), "code of the child"),
             *contents,
         ),
@@ -76,6 +79,7 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFact
         mounts=steps,
         staging=staging,
         trace=Trace(_PROGRAMS, (program_filter,)),
+        listener_fd=listener_fd,
         notes=_notes(spec, survey),
     )
 
@@ -111,6 +115,8 @@ def _notes(spec: SandboxSpec, survey: Survey) -> tuple[str, ...]:
     notes += survey.gaps
     if not survey.identity.is_root or survey.identity.keeps_root:
         notes.append("/tmp, /run, /dev/shm and the home are bounded in bytes, not in the number of files")
+    if spec.network.mode == "listed":
+        notes += EgressPolicy.of_network(spec.network).warnings()
     if spec.filesystem.allow_host_interpreter_writes:
         notes.append("the box may write what this library runs from")
     return tuple(notes)
@@ -185,6 +191,9 @@ def _confinement(
         name: survey.box_home if name == "HOME" and value == survey.home else value
         for name, value in invocation.environment
     }
+    is_listed = spec.network.mode == "listed"
+    if is_listed:
+        environment |= proxy_environment(PROXY_PORT, environment)
     return Confinement(
         argv=invocation.argv,
         environment=tuple(environment.items()),
@@ -193,6 +202,7 @@ def _confinement(
         landlock=_landlock(facts.landlock_abi, tree),
         landlock_abi=facts.landlock_abi,
         pass_fds=tuple(zip(carriers, invocation.pass_fds, strict=False)),
+        proxy_port=PROXY_PORT if is_listed else None,
     )
 
 
@@ -209,7 +219,7 @@ def _is_shown(path: str, tree: Tree) -> bool:
     return tree.at(path) in (Node.READ, Node.WRITE) or tree.nodes.get(path) is Node.PRIVATE
 
 
-def _payload(confinement: Confinement) -> bytes:
+def _payload(confinement: Confinement, listener_fd: int | None) -> bytes:
     rules = confinement.landlock
     landlock = rules and (rules.handled_fs, rules.handled_net, rules.scoped, rules.paths, confinement.landlock_abi)
     return marshal.dumps(
@@ -220,6 +230,7 @@ def _payload(confinement: Confinement) -> bytes:
             "rlimits": confinement.rlimits,
             "landlock": landlock,
             "pass_fds": confinement.pass_fds,
+            "listener": None if listener_fd is None else (listener_fd, confinement.proxy_port),
         }
     )
 
@@ -254,7 +265,7 @@ def _options(spec: SandboxSpec, facts: BubblewrapFacts, steps: tuple[Mount, ...]
     """
     options = [
         *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
-        *(["--unshare-net"] if spec.network.mode == "none" else []),
+        *(["--unshare-net"] if spec.network.mode != "host" else []),
         *(["--disable-userns"] if _disables_userns(spec, facts) else []),
         *("--die-with-parent", "--new-session", "--as-pid-1", "--clearenv", "--cap-drop", "ALL"),
         *("--seccomp", str(_SECCOMP)),

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from sandboxkit.backends.docker._engine import Engine
     from sandboxkit.backends.docker._facts import DockerFacts
     from sandboxkit.backends.docker._session import Remote, Session
+    from sandboxkit.egress import Ask, OnEvent
     from sandboxkit.model import Enforcement, SandboxSpec, Violation
     from sandboxkit.process import Streams
 
@@ -242,6 +243,8 @@ class DockerSandbox(Sandbox):
         environment: Mapping[str, str] | None = None,
         explain: bool = False,
         discard: bool = False,
+        ask: Ask | None = None,
+        on_egress: OnEvent | None = None,
     ) -> ExecResult:
         """
         Runs *argv* to its end; see `Sandbox.run`.
@@ -368,6 +371,8 @@ class DockerSandbox(Sandbox):
         cwd: str | None = None,
         environment: Mapping[str, str] | None = None,
         explain: bool = False,
+        ask: Ask | None = None,
+        on_egress: OnEvent | None = None,
     ) -> AsyncIterator[DockerProcess]:
         """
         Starts *argv* and hands out its streams; see `Sandbox.start`. What goes to a

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from sandboxkit.backends.docker._engine import Engine
     from sandboxkit.backends.docker._facts import DockerFacts
+    from sandboxkit.egress import Ask, OnEvent
     from sandboxkit.model import Enforcement, SandboxSpec
 
 __all__ = ["SUPERVISOR", "PlainSandbox"]
@@ -151,6 +152,8 @@ class PlainSandbox(Sandbox):
         environment: Mapping[str, str] | None = None,
         explain: bool = False,
         discard: bool = False,
+        ask: Ask | None = None,
+        on_egress: OnEvent | None = None,
     ) -> ExecResult:
         """
         Runs *argv* to its end; see `Sandbox.run`. A program that does not exist is an exit

@@ -47,12 +47,16 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: LandlockFacts)
     How *invocation* is started under *spec*.
 
     Raises:
-        SpecError: The working directory is not visible in the box, or the spec makes
-            something writable that this library runs from.
+        SpecError: The working directory is not visible in the box, or the spec lists hosts
+            or makes something writable that this library runs from.
     """
     survey = facts.survey
     if survey is None:
         raise SpecError("the machine was not looked at for this spec; call detect(spec) first")
+    if spec.network.mode == "listed":
+        raise SpecError(
+            "network.mode 'listed' cannot be kept by Landlock, which knows ports and no hosts; use a backend that grades net.allowlist enforced"
+        )
     confinement = _confinement(invocation, spec, facts, survey)
     return LaunchPlan(
         backend="landlock",

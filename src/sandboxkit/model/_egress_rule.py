@@ -4,23 +4,26 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, PrivateAttr, field_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer, PrivateAttr, field_validator
 
-from sandboxkit.guard._url import canonical_path
-from sandboxkit.guard._verdict import EgressAction
-from sandboxkit.model import Described, HostPattern
+from sandboxkit.model._described import Described
+from sandboxkit.model._host import HostPattern
+from sandboxkit.model._url_path import canonical_path
 
-__all__ = ["Destination", "EgressRule", "path_is_ambiguous"]
+__all__ = ["EgressAction", "EgressRule", "HostText", "NetworkText", "To"]
+
+EgressAction = Literal["allow", "ask", "deny"]
 
 _METHOD = re.compile(r"[A-Z][A-Z-]{0,19}")
 _AMBIGUOUS = re.compile(r"%(?:2F|5C|25|00)|//|;", re.IGNORECASE)
 
 
-def path_is_ambiguous(path: str) -> bool:
+def _is_ambiguous(path: str) -> bool:
     """
     Whether servers disagree about which resource a canonical *path* names: it has an
     escaped slash, backslash, percent sign or NUL, an empty segment, or parameters.
@@ -55,7 +58,7 @@ class Destination:
             raise ValueError(f"{text!r}: a path is a plain prefix, without query, fragment, wildcard or space")
         pattern = HostPattern.parse(scheme + marks + authority if marks else authority)
         prefix = canonical_path("/" + path) if path else None
-        if prefix and path_is_ambiguous(prefix):
+        if prefix and _is_ambiguous(prefix):
             raise ValueError(f"{text!r}: servers disagree about such a path (//, ;, %2F, %5C, %25)")
         return cls(pattern, prefix)
 
@@ -73,6 +76,27 @@ def _destination(text: str) -> str:
     return text
 
 
+def _network(value: object) -> object:
+    if isinstance(value, str) and "/" not in value:
+        raise ValueError(f"{value!r} has no prefix length; write /32 or /128 for one address")
+    return value
+
+
+def _host_pattern(text: str) -> str:
+    HostPattern.parse(text)
+    return text
+
+
+To = Annotated[str, Field(max_length=1000), AfterValidator(_destination)]
+"""A destination as rules name it: `[http://|https://]host[:port][/path]`."""
+HostText = Annotated[str, AfterValidator(_host_pattern)]
+"""A `HostPattern`, as text."""
+NetworkText = Annotated[
+    ipaddress.IPv4Network | ipaddress.IPv6Network, BeforeValidator(_network), PlainSerializer(str, return_type=str)
+]
+"""A network, with its prefix length."""
+
+
 def _method(text: str) -> str:
     if not _METHOD.fullmatch(text):
         raise ValueError(f"{text!r} is no method; write GET, HEAD, POST … in capitals")
@@ -88,7 +112,7 @@ class EgressRule(Described):
 
     action: EgressAction
     """`deny` beats `ask`, and `ask` beats `allow`, among all rules that match."""
-    to: Annotated[str, Field(max_length=1000), AfterValidator(_destination)]
+    to: To
     """
     `[http://|https://]host[:port][/path]`. `*.example.com` is one label more,
     `**.example.com` any number; neither is `example.com` itself. `**` is every host.
@@ -140,6 +164,6 @@ class EgressRule(Described):
         """
         if self.methods is not None and method not in self.methods:
             return False
-        if self._destination.path is not None and path_is_ambiguous(path):
+        if self._destination.path is not None and _is_ambiguous(path):
             return self.action != "allow"
         return self._destination.covers(path)

@@ -1,0 +1,50 @@
+"""
+What a command is told about the proxy that is its only way out. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["PROXY_PORT", "proxy_environment"]
+
+PROXY_PORT = 61080
+"""
+The port in the box. Its network is its own, so nothing else is there; above the range from
+which the kernel gives ports to who names none (ip_local_port_range: 32768 to 60999).
+"""
+_DIRECT = "localhost,127.0.0.1,::1"
+
+
+def proxy_environment(port: int, given: Mapping[str, str]) -> dict[str, str]:
+    """
+    The variables by which the usual programs find a proxy on loopback *port*: curl, wget,
+    git, pip, npm, Go, Rust and most others by the first four pairs, Node's own requests by
+    its switch (from 22.21 and 24 on), Java by its options.
+
+    All of them name it as an HTTP proxy, also `ALL_PROXY`: for SOCKS some clients lack a
+    part and then fail for every destination. The box's own loopback is asked for directly.
+
+    Args:
+        port: The port.
+        given: The command's variables; its options for Java are kept.
+
+    Source: curl(1) "ENVIRONMENT", Go's net/http ProxyFromEnvironment, Node's
+    "NODE_USE_ENV_PROXY", Java's "Networking Properties".
+    """
+    url = f"http://127.0.0.1:{port}"
+    named = {"HTTP_PROXY": url, "HTTPS_PROXY": url, "ALL_PROXY": url, "NO_PROXY": _DIRECT}
+    java = (
+        *filter(None, [given.get("JAVA_TOOL_OPTIONS")]),
+        *(f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort={port}" for scheme in ("http", "https")),
+        "-Dhttp.nonProxyHosts=localhost|127.0.0.1|[::1]",
+    )
+    return {
+        **named,
+        **{name.lower(): value for name, value in named.items()},
+        "NODE_USE_ENV_PROXY": "1",
+        "JAVA_TOOL_OPTIONS": " ".join(java),
+    }

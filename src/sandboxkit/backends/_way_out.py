@@ -1,0 +1,123 @@
+"""
+The way out of one command's box: a proxy in this process, and what went through it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, final
+
+from anyio.abc import SocketListener
+
+from sandboxkit.guard import EgressPolicy
+from sandboxkit.model import Violation, is_literal
+
+if TYPE_CHECKING:
+    from sandboxkit.egress import Ask, EgressEvent, OnEvent, Resolver
+    from sandboxkit.model import NetworkPolicy
+
+__all__ = ["WayOut"]
+
+_ASK_SECONDS = 60.0
+_QUESTIONS = 20
+_KEPT = 100
+"""Different refusals of one run that its result names."""
+
+
+@final
+class WayOut:
+    """
+    Serves the listener of one box under *network* and keeps what was refused.
+
+    Args:
+        network: What the spec lists.
+        identity: Who it is for, in questions and events.
+        ask: Answers where a rule asks; None is a no.
+        on_egress: Gets each event as well.
+        resolver: The name service; None is the machine's.
+
+    Raises:
+        MissingExtraError: The extra `egress` is not installed.
+    """
+
+    def __init__(
+        self,
+        network: NetworkPolicy,
+        *,
+        identity: str,
+        ask: Ask | None = None,
+        on_egress: OnEvent | None = None,
+        resolver: Resolver | None = None,
+    ) -> None:
+        from sandboxkit.egress import EgressProxy  # most boxes have no way out
+
+        self._network = network
+        self._policy = EgressPolicy.of_network(network)
+        self._on_egress = on_egress
+        self._refused: dict[tuple[str, str], Violation] = {}
+        self._dropped = 0
+        self._proxy = EgressProxy(
+            self._policy,
+            identity=identity,
+            ask=ask,
+            ask_timeout=_ASK_SECONDS,
+            max_questions=_QUESTIONS,
+            on_event=self._note,
+            resolver=resolver,
+        )
+
+    async def serve(self, fd: int) -> None:
+        """
+        Serves the listener behind *fd*, and closes it in the end.
+        """
+        await self._proxy.serve(await SocketListener.from_socket(fd))
+
+    def violations(self) -> tuple[Violation, ...]:
+        """
+        What was refused, each destination and reason once.
+        """
+        found = tuple(self._refused.values())
+        if not self._dropped:
+            return found
+        rest = f"{self._dropped} more connections were refused than are listed"
+        return (*found, Violation("egress", "…", rest, call="proxy", count=self._dropped))
+
+    def _note(self, event: EgressEvent) -> None:
+        if not event.verdict.allowed:
+            self._refuse(event)
+        if self._on_egress is not None:
+            self._on_egress(event)
+
+    def _refuse(self, event: EgressEvent) -> None:
+        key = (event.destination, event.verdict.reason)
+        if before := self._refused.get(key):
+            self._refused[key] = replace(before, count=before.count + 1)
+        elif len(self._refused) >= _KEPT:
+            self._dropped += 1
+        else:
+            self._refused[key] = _violation(event, self._line(event))
+
+    def _line(self, event: EgressEvent) -> str | None:
+        """
+        The line that would let it through; None where a rule, a name, a port or an address
+        is what stands against it, or more than these lists.
+        """
+        if event.verdict.code != "default" or event.host is None or self._network.within:
+            return None
+        if is_literal(event.host) and not self._policy.judge((event.host,)).allowed:
+            return None
+        host = f"[{event.host}]" if ":" in event.host else event.host
+        return f'network.allow_hosts = ["{host}:{event.port}"]'
+
+
+def _violation(event: EgressEvent, line: str | None) -> Violation:
+    rule = f" (rule {event.verdict.rule})" if event.verdict.rule else ""
+    unanswered = ", and nobody approved" if event.verdict.action == "ask" else ""
+    method = f"{event.method} " if event.method else ""
+    return Violation(
+        "egress",
+        event.destination,
+        f"{method}by {event.protocol} was refused to {event.identity}: {event.verdict.reason}{rule}{unanswered}",
+        spec_line=line,
+        call=event.protocol,
+    )
