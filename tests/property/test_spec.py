@@ -73,7 +73,6 @@ NETWORKS = [
     NetworkPolicy(allow_hosts=["**"]),
 ]
 specs = st.builds(
-specs = st.builds(
     SandboxSpec,
     filesystem=filesystems,
     network=st.sampled_from(NETWORKS),
@@ -105,7 +104,13 @@ def _sees_at_most(one: FilesystemPolicy, other: FilesystemPolicy) -> bool:
 PLACES = [
     Url(scheme, host, port, path)
     for scheme, port in (("http", 80), ("https", 81))
-    for host, path in (("a.test.dev", "/"), ("a.test.dev", "/x"), ("b.a.test.dev", "/x/%2F"), ("a", "/"), ("10.0.0.1", "/"))
+    for host, path in (
+        ("a.test.dev", "/"),
+        ("a.test.dev", "/x"),
+        ("b.a.test.dev", "/x/%2F"),
+        ("a", "/"),
+        ("10.0.0.1", "/"),
+    )
 ]  # type: ignore[arg-type]  # both are schemes
 STRICTNESS = ["deny", "ask", "allow"]
 

@@ -34,7 +34,9 @@ def enforcement(spec: SandboxSpec, facts: DockerFacts) -> Enforcement:
             Control.FS_DENY_INSIDE_ALLOW: _deny(spec, facts),
             Control.FS_OVERLAY: _absent("no layer that is shown as changes; a copied workspace comes nearest"),
             Control.NET_NONE: _network(spec),
-            Control.NET_ALLOWLIST: _absent("no egress proxy in this version"),
+            Control.NET_ALLOWLIST: _absent(
+                "no way leads from a container to the proxy in this version; use bubblewrap"
+            ),
             Control.PROCESS_ISOLATION: _isolation(facts),
             Control.PROCESS_KILL_TREE: _kill_tree(facts),
             Control.PROCESS_NESTED_USERNS: _nested(spec, facts),
@@ -97,7 +99,8 @@ def _deny(spec: SandboxSpec, facts: DockerFacts) -> ControlState:
 
 def _network(spec: SandboxSpec) -> ControlState:
     if spec.network.mode != "none":
-        return _absent("the spec asks for the host's network")
+        listed = spec.network.mode == "listed"
+        return _absent("the spec lets listed hosts be reached" if listed else "the spec asks for the host's network")
     return _enforced(
         "network namespace with nothing but its own loopback; a socket file in a named directory stays one"
     )

@@ -198,7 +198,7 @@ def container(
         "OpenStdin": True,
         "StdinOnce": True,
         "Tty": False,
-        "NetworkDisabled": spec.network.mode == "none",
+        "NetworkDisabled": spec.network.mode != "host",
         "Healthcheck": {"Test": ["NONE"]},
         "HostConfig": {
             "AutoRemove": True,
