@@ -27,6 +27,9 @@ hypothesis.settings.load_profile("sandboxkit")
 PR_SET_CHILD_SUBREAPER = 36
 """From linux/prctl.h: orphans among our descendants come back to us, so none can hide."""
 
+STANDING: set[int] = set()
+"""Servers that a fixture keeps for more than one test; what they start is theirs."""
+
 GRACE_S = 2.0
 """How long processes a test has ended may take to be gone."""
 
@@ -88,6 +91,8 @@ def _left_behind() -> list[int]:
     waiting = list(children.get(os.getpid(), ()))
     while waiting:
         pid = waiting.pop()
+        if pid in STANDING:
+            continue
         waiting += children.get(pid, ())
         if pid not in standing:
             found.append(pid)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["Engine", "engine", "why_not"]
 
@@ -92,13 +92,14 @@ def why_not() -> str:
 
 
 @contextlib.contextmanager
-def engine(*, group: str = "root", data: Path | None = None) -> Iterator[Engine]:
+def engine(*, group: str = "root", data: Path | None = None, options: Sequence[str] = ()) -> Iterator[Engine]:
     """
     An engine, and nothing of it afterwards.
 
     Args:
         group: Whose members may use its socket.
         data: Where it keeps images and containers; None is a directory that is removed.
+        options: More of dockerd's own, for example a second address.
 
     Raises:
         RuntimeError: It does not come up; the message holds the end of its log.
@@ -106,20 +107,20 @@ def engine(*, group: str = "root", data: Path | None = None) -> Iterator[Engine]
     with tempfile.TemporaryDirectory(prefix="sk-engine-") as directory:
         root = Path(directory).resolve()
         root.chmod(0o711)
-        found = _started(root, group, data or root / "data")
+        found = _started(root, group, data or root / "data", options)
         try:
             yield found
         finally:
             _stop(found)
 
 
-def _started(root: Path, group: str, data: Path) -> Engine:
+def _started(root: Path, group: str, data: Path, options: Sequence[str]) -> Engine:
     words = ["dockerd", "--data-root", data, "--exec-root", root / "exec", "--pidfile", root / "pid", "-G", group]
     # Its mounts are its own business: what tests find on the host must not change with them.
     private = ["unshare", "--mount", "--propagation", "private"]
     with (root / "log").open("wb") as log:
         daemon = subprocess.Popen(
-            [*private, *map(str, words), "-H", f"unix://{root}/docker.sock", *WITHOUT_NETWORK],
+            [*private, *map(str, words), "-H", f"unix://{root}/docker.sock", *WITHOUT_NETWORK, *options],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -222,6 +222,20 @@ def test_what_is_believed_of_isolation(values: dict[str, str], grade: Grade) -> 
     assert _verify._isolation(seen(**values)).grade is grade
 
 
+@pytest.mark.parametrize(
+    ("looked", "is_alive"),
+    [
+        ("pidns=7\nleft=gone\n", False),
+        ("pidns=7\nleft=alive\n", True),
+        ("pidns=8\nleft=gone\n", None),
+        ("pidns=7\n", None),
+        ("", None),
+    ],
+)
+def test_what_a_second_command_finds_in_a_box_of_copies(looked: str, is_alive: bool | None) -> None:
+    assert _verify._is_alive_inside(seen(pidns="7"), looked) is is_alive
+
+
 def test_a_file_of_the_boxs_own_may_be_written(tmp_path: Path) -> None:
     stage = _verify._Stage(str(tmp_path), "c", -1)
     (tmp_path / "outside").mkdir()

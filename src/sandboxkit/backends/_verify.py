@@ -41,6 +41,14 @@ _WALL_SECONDS = 10.0
 _PATIENCE = 20.0
 _GRACE = 0.5
 """How long, in seconds, what is left of a box may take to be gone after its end."""
+_LOOK = """
+read -r pid <left || exit
+stat -L -c 'pidns=%i' /proc/self/ns/pid
+turns=0
+while kill -0 "$pid" && [ "$turns" -lt 20 ]; do sleep 0.05; turns=$((turns + 1)); done
+kill -0 "$pid" && echo left=alive || echo left=gone
+"""
+"""What a second command looks with, in a box whose directory is a copy."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/etc", "/opt", "/lib", "/lib64")
 _LOOPBACK = "127.0.0.1"
 _OWN = frozenset({"HOSTNAME", "LOGNAME", "OLDPWD", "PWD", "SHELL", "SHLVL", "USER", "_"})
@@ -117,10 +125,9 @@ def _stage() -> Iterator[_Stage]:
 async def _findings(backend: SandboxBackend, stage: _Stage) -> tuple[Finding, ...]:
     spec = await _spec(backend, stage)
     async with _listener() as listener:
-        result = await _carried_out(backend, spec, stage, listener.port if listener else 0)
+        seen, looked = await _carried_out(backend, spec, stage, listener.port if listener else 0)
         reached = bool(listener and listener.was_reached())
-    seen = _Seen.of(result, spec)
-    is_alive = await _is_alive(stage)
+    is_alive = await _is_alive(stage) if looked is None else _is_alive_inside(seen, looked)
     judges: tuple[Callable[[], Finding], ...] = (
         lambda: _read(seen, stage),
         lambda: _written(seen, stage),
@@ -147,7 +154,12 @@ async def _spec(backend: SandboxBackend, stage: _Stage) -> SandboxSpec:
     return SandboxSpec(filesystem=filesystem, limits=limits, allow_degraded=short)
 
 
-async def _carried_out(backend: SandboxBackend, spec: SandboxSpec, stage: _Stage, port: int) -> ExecResult:
+async def _carried_out(
+    backend: SandboxBackend, spec: SandboxSpec, stage: _Stage, port: int
+) -> tuple[_Seen, str | None]:
+    """
+    What the script saw, and in a box that shows a copy what a second command saw.
+    """
     from sandboxkit.process import interpreter  # this module is also imported where there is no POSIX
 
     try:
@@ -156,7 +168,10 @@ async def _carried_out(backend: SandboxBackend, spec: SandboxSpec, stage: _Stage
         python = ""
     argv = ["/bin/sh", "-c", _SCRIPT.read_text(), "sh", stage.outside, str(port), str(os.getpid()), _home(), python]
     async with backend.open(spec) as box:
-        return await box.run(argv, cwd=stage.work, timeout=_WALL_SECONDS)
+        seen = _Seen.of(await box.run(argv, cwd=stage.work, timeout=_WALL_SECONDS), spec)
+        if "pidns" not in seen.values:
+            return seen, None
+        return seen, (await box.run(["/bin/sh", "-c", _LOOK], cwd=stage.work, timeout=_WALL_SECONDS)).text()
 
 
 def _home() -> str:
@@ -218,6 +233,16 @@ async def _is_alive(stage: _Stage) -> bool | None:
         if not data:
             return False if started else None
         started = True
+
+
+def _is_alive_inside(seen: _Seen, looked: str) -> bool | None:
+    """
+    Whether a second command found what the first had left; None where it could not have.
+    """
+    lines = looked.splitlines()
+    if f"pidns={seen.values['pidns'][0]}" not in lines:
+        return None
+    return "left=alive" in lines or (None if "left=gone" not in lines else False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,7 +400,7 @@ def _kill_tree(seen: _Seen, *, is_alive: bool | None) -> Finding:
     if is_alive:
         return _broken(control, "left a process behind that outlived the box")
     if is_alive is None:
-        return _unverified(control, "the box could not open a pipe in its writable directory")
+        return _unverified(control, "what the box left could not be looked for")
     return _believed(control, "a process left in the background was ended with the box")
 
 

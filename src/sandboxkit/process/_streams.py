@@ -125,7 +125,7 @@ class End:
             os.close(fd)
 
 
-def pipe_to_us(ends: contextlib.ExitStack) -> tuple[PipeReader, End]:
+def pipe_to_us(ends: contextlib.ExitStack | contextlib.AsyncExitStack) -> tuple[PipeReader, End]:
     """
     A pipe the command writes; *ends* closes what is left of it.
     """

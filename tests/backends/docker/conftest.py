@@ -143,6 +143,16 @@ def python_image(make_image: Callable[..., str]) -> str:
     """
     An image with the Python that runs the tests, and what it needs of the host.
     """
+    return make_image(f"sandboxkit-test-python-{os.getpid()}", python_archive(), *PYTHON_CHANGES)
+
+
+PYTHON_CHANGES = ("ENV PATH=/usr/local/bin:/bin", "ENV PYTHONHOME=/usr/local")
+
+
+def python_archive() -> bytes:
+    """
+    The content of such an image.
+    """
     python, version = interpreter(), f"python{sys.version_info.major}.{sys.version_info.minor}"
     library = os.path.dirname(os.__file__)
     needed = [python, *map(str, Path(library, "lib-dynload").glob("*.so"))]
@@ -153,9 +163,7 @@ def python_image(make_image: Callable[..., str]) -> str:
     if os.path.exists(BUSYBOX):
         files["/bin/busybox"] = BUSYBOX
         links = {f"/bin/{name}": "busybox" for name in ("sh", "cat", "ls", "rm", "id", "sleep")}
-    archive = _archive(files, links, {f"/usr/local/lib/{version}": library})
-    changes = ("ENV PATH=/usr/local/bin:/bin", "ENV PYTHONHOME=/usr/local")
-    return make_image(f"sandboxkit-test-python-{os.getpid()}", archive, *changes)
+    return _archive(files, links, {f"/usr/local/lib/{version}": library})
 
 
 def _standard(member: tarfile.TarInfo) -> tarfile.TarInfo | None:

@@ -4,9 +4,11 @@ What is particular to boxes in containers; the rest is the conformance suite's.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -16,10 +18,14 @@ from tests.backends.docker.conftest import DEGRADED, own_containers
 
 from sandboxkit.backends.docker import DockerBackend
 from sandboxkit.errors import BackendError, CommandFailedError, EnforcementError, ProgramNotFoundError
-from sandboxkit.model import Control, Grade, Limits, SandboxSpec, Termination
+from sandboxkit.model import Control, FilesystemPolicy, Grade, Limits, SandboxSpec, Termination
+from sandboxkit.testing.conformance._acts import importable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from docker import APIClient
 
 COMMANDS = int(os.environ.get("SANDBOXKIT_DOCKER_COMMANDS", "200"))
 
@@ -191,3 +197,97 @@ async def test_a_copied_workspace_needs_python_in_the_image(shell_image: str) ->
     detection = await DockerBackend(shell_image, workspace="copy").detect()
     assert "has no python3" in detection.reason
     assert "workspace='bind'" in detection.remedy
+
+
+@pytest.mark.parametrize("has_python", [True, False])
+async def test_processors_are_bounded(
+    backend: DockerBackend, shell_image: str, spec: SandboxSpec, *, has_python: bool
+) -> None:
+    image = None if has_python else shell_image
+    quota = ["sh", "-c", "cat /sys/fs/cgroup/cpu.max 2>/dev/null || cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us"]
+    environment = {"PATH": "/bin:/usr/bin"}
+    async with DockerBackend(image).open(spec) as box:
+        assert (await box.run(quota, environment=environment)).text().split()[0] in ("-1", "max")
+    async with DockerBackend(image, cpus=0.25).open(spec) as box:
+        assert (await box.run(quota, environment=environment)).text().split()[0] == "25000"
+        result = await box.run(["sh", "-c", "while :; do :; done"], timeout=2, environment=environment)
+        if has_python:
+            assert result.usage is not None
+            assert result.usage.tree_cpu_s is not None
+            assert result.usage.tree_cpu_s < result.duration_s * 0.25 + 0.2
+
+
+STOPPED = """
+import sys, anyio
+from sandboxkit.backends.docker import DockerBackend
+from sandboxkit.model import Control, SandboxSpec
+
+async def main():
+    spec = SandboxSpec.workspace_write(sys.argv[1], allow_degraded=[Control(name) for name in sys.argv[2:]])
+    async with DockerBackend().open(spec) as box:
+        print("open", flush=True)
+        print((await box.run(["sleep", "100"], timeout=2)).termination, flush=True)
+
+anyio.run(main)
+"""
+
+
+async def test_the_deadline_holds_inside_while_the_application_is_stopped(backend: DockerBackend, ws: Path) -> None:
+    words = [sys.executable, "-c", STOPPED, str(ws), *(control.value for control in DEGRADED)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=importable()) as application:
+        assert application.stdout is not None
+        assert application.stdout.readline() == "open\n"
+        (active,) = [found for found in await backend.list_active() if found.pid == application.pid]
+        with sdk() as client, anyio.fail_after(30):
+            while not asleep(client, active.id):  # noqa: ASYNC110 - another program does it
+                await anyio.sleep(0.05)
+            application.send_signal(signal.SIGSTOP)
+            while asleep(client, active.id):  # noqa: ASYNC110 - likewise
+                await anyio.sleep(0.05)
+        application.send_signal(signal.SIGCONT)
+        assert application.stdout.readline() == "timed_out\n"
+    assert application.returncode == 0
+
+
+async def test_the_deadline_holds_outside_while_the_container_is_frozen(
+    backend: DockerBackend, spec: SandboxSpec
+) -> None:
+    async with backend.open(spec) as box:
+        (frozen,) = box.containers
+        with sdk() as client:
+            client.pause(frozen)
+        started = time.monotonic()
+        result = await box.run(["true"], timeout=1)
+        assert result.termination is Termination.TIMED_OUT
+        assert time.monotonic() - started < 30
+        assert (await box.run(["true"])).ok, "the box gets another container"
+        assert frozen not in box.containers
+    assert await own_containers(backend) == []
+
+
+@contextlib.contextmanager
+def sdk() -> Iterator[APIClient]:
+    """
+    Another client of the same engine.
+    """
+    import docker
+
+    client = docker.APIClient(base_url=os.environ["DOCKER_HOST"], version="auto")
+    yield client
+    client.close()
+
+
+def asleep(client: APIClient, container: str) -> bool:
+    """
+    Whether sleep(1) runs in a container.
+    """
+    return any("sleep" in row[-1] for row in client.top(container)["Processes"])
+
+
+async def test_memory_files_are_of_a_size(backend: DockerBackend, ws: Path) -> None:
+    files = FilesystemPolicy(write=(str(ws),), tmp_bytes=8 << 20)
+    fill = ["sh", "-c", 'for d in /tmp /dev/shm "$HOME"; do head -c 30000000 /dev/zero > $d/f || stat -c %s $d/f; done']
+    async with backend.open(SandboxSpec(filesystem=files, allow_degraded=DEGRADED)) as box:
+        sizes = (await box.run(fill)).text().split()
+    assert len(sizes) == 3
+    assert all(int(size) <= 8 << 20 for size in sizes)

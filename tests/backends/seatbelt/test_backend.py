@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.conformance.seatbelt.conftest import ASKED_LESS, SEATBELT
 
 from sandboxkit.backends import SandboxRegistry
 from sandboxkit.backends.seatbelt import SeatbeltBackend, SeatbeltFacts
@@ -24,6 +25,7 @@ from sandboxkit.backends.seatbelt._scratch import scratch
 from sandboxkit.errors import BackendUnavailableError, SpecError
 from sandboxkit.model import Control, FilesystemPolicy, Grade, Invocation, Limits, NetworkPolicy, SandboxSpec
 from sandboxkit.process import interpreter, run
+from sandboxkit.testing.conformance import BEHAVIOURS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -176,6 +178,11 @@ def test_what_a_failed_start_means(said: str, meaning: str) -> None:
     found = refusal(said)
     assert meaning in found.reason
     assert found.remedy
+
+
+def test_deviations_of_the_conformance_suite_are_named_by_its_behaviours() -> None:
+    assert {name.partition("[")[0] for name in SEATBELT} <= set(BEHAVIOURS)
+    assert MISSING <= ASKED_LESS
 
 
 def test_processes_of_the_user_are_counted_where_the_system_can() -> None:

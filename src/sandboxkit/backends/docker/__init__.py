@@ -4,15 +4,18 @@ Isolation in a container of Docker, or of Podman through its Docker interface.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
+import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sandboxkit.backends._contract import Detection, Facts, SandboxBackend
+from sandboxkit.backends.docker._endpoint import NAME, endpoint
 from sandboxkit.backends.docker._enforcement import enforcement
-from sandboxkit.backends.docker._engine import NAME, Engine, address
+from sandboxkit.backends.docker._engine import connected
 from sandboxkit.backends.docker._facts import DockerFacts, PullPolicy, Settings, Workspace
 from sandboxkit.backends.docker._labels import LABEL, is_left, maker
 from sandboxkit.backends.docker._plan import launch_plan
@@ -20,8 +23,11 @@ from sandboxkit.errors import BackendError, BackendUnavailableError, MissingExtr
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from sandboxkit.backends.docker._box import DockerSandbox
+    from sandboxkit.backends.docker._endpoint import Endpoint
+    from sandboxkit.backends.docker._engine import Engine
     from sandboxkit.backends.docker._facts import Supervisor
     from sandboxkit.backends.docker._plain import PlainSandbox
     from sandboxkit.model import Enforcement, ExecResult, Invocation, LaunchPlan, SandboxSpec
@@ -29,6 +35,12 @@ if TYPE_CHECKING:
 __all__ = ["ActiveContainer", "DockerBackend", "DockerFacts"]
 
 _PREFIX = "sandboxkit-docker-"
+_FEWEST_CPUS = 0.01
+_KNOWN_SECONDS = 10.0
+"""
+How long what an engine offers is taken for known. A box reads back what is in force, so
+what has changed meanwhile is seen there.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +81,17 @@ class DockerBackend(SandboxBackend):
         pull: When the image is fetched from its registry: `never` (a missing one is an
             error that names it), `missing` or `always`.
         workspace: `bind` shows the named paths as they are; `copy` copies them into the
-            container, where changes stay. Engines on other machines need the latter.
+            container, where changes stay. Engines reached by tcp or ssh need the latter:
+            they do not have this machine's files.
         runtime: The runtime that starts the container, for example `runsc`; None is the
             engine's default.
-        host: The engine's address; None takes DOCKER_HOST, then the current context of
-            the `docker` command, then the platform's own socket.
+        host: The engine's address, for example `unix:///run/docker.sock`, `ssh://machine`
+            or `tcp://machine:2376`, the last with TLS by DOCKER_CERT_PATH; None takes
+            DOCKER_HOST, then the current context of the `docker` command, then the
+            platform's own socket.
         timeout: Seconds the engine may take for one call.
+        cpus: Processors a container may use at one time, for example 1.5, at least 0.01; None
+            is all there are. `limits.cpu` of a spec is another matter: seconds in all.
 
     Raises:
         ValueError: A value is none of those named.
@@ -89,6 +106,7 @@ class DockerBackend(SandboxBackend):
         runtime: str | None = None,
         host: str | None = None,
         timeout: float = 20.0,
+        cpus: float | None = None,
     ) -> None:
         if pull not in ("never", "missing", "always"):
             raise ValueError(f"pull {pull!r}: use 'never', 'missing' or 'always'")
@@ -96,10 +114,14 @@ class DockerBackend(SandboxBackend):
             raise ValueError(f"workspace {workspace!r}: use 'bind' or 'copy'")
         if not timeout > 0:
             raise ValueError(f"timeout {timeout}: give a positive number of seconds")
+        if cpus is not None and not _FEWEST_CPUS <= cpus < math.inf:
+            raise ValueError(f"cpus {cpus}: give a number of processors, at least {_FEWEST_CPUS}")
         if image is not None and not image.strip():
             raise ValueError("image: it is empty; name one, or leave it out for the host's system")
-        self._settings = Settings(image, pull, workspace, runtime, host, timeout)
+        self._settings = Settings(image, pull, workspace, runtime, host, timeout, cpus)
         self._supervisors: dict[str, Supervisor] = {}
+        self._known: tuple[float, DockerFacts] | None = None
+        self._own_images: dict[tuple[Endpoint, tuple[tuple[str, str], ...]], str] = {}
 
     @property
     def name(self) -> str:
@@ -111,10 +133,11 @@ class DockerBackend(SandboxBackend):
     async def detect(self, spec: SandboxSpec | None = None) -> Detection:
         """
         Whether an engine answers and has what was asked for. An image is looked into once, in
-        containers that are removed; nothing else is made.
+        containers that are removed; nothing else is made. With a *spec*, what was found in
+        the last ten seconds is taken for true.
         """
         try:
-            facts = await self._look()
+            facts = await self._look(is_fresh=spec is None)
         except BackendUnavailableError as exc:
             return Detection(False, exc.reason, exc.remedy)
         except MissingExtraError:
@@ -127,29 +150,29 @@ class DockerBackend(SandboxBackend):
         finish_others()  # what they left would be taken for the user's own
         return Detection(True, reason, "", facts.surveyed(spec), _warnings(facts))
 
-    async def _look(self) -> DockerFacts:
+    async def _look(self, *, is_fresh: bool) -> DockerFacts:
         if sys.platform == "win32":
             raise BackendUnavailableError(
                 NAME, "the stream to a container needs a POSIX system in this version", "run this program in WSL 2"
             )
-        host = address(self._settings.host)
-        if _is_no_socket(host):
+        where = endpoint(self._settings.host)
+        if _is_no_socket(where.host):
             # Answered without the SDK, whose import takes as long as a whole box.
             raise BackendUnavailableError(
                 NAME,
-                f"{host}: no engine listens there",
+                f"{where.host}: no engine listens there",
                 "start Docker or Podman's API service, or name a running engine in DOCKER_HOST or DockerBackend(host=...)",
             )
+        if self._known and not is_fresh:
+            since, facts = self._known
+            if facts.where == where and time.monotonic() < since + _KNOWN_SECONDS:
+                return facts
         from sandboxkit.backends.docker._detect import look
 
-        engine = self._engine(host)
-        try:
-            return await look(engine, self._settings, self._supervisors)
-        finally:
-            engine.close()
-
-    def _engine(self, host: str) -> Engine:
-        return Engine(host, self._settings.timeout)
+        async with connected(where, self._settings.timeout) as engine:
+            facts = await look(engine, self._settings, self._supervisors)
+        self._known = (time.monotonic(), facts)
+        return facts
 
     def enforcement(self, spec: SandboxSpec, facts: Facts) -> Enforcement:
         """
@@ -192,28 +215,44 @@ class DockerBackend(SandboxBackend):
             raise BackendUnavailableError(NAME, detection.reason, detection.remedy)
         from sandboxkit.backends._temporary import temporary_directory
         from sandboxkit.backends.docker._box import DockerSandbox
-        from sandboxkit.backends.docker._detect import own_image
         from sandboxkit.backends.docker._plain import PlainSandbox
         from sandboxkit.backends.docker._scratch import make_covers
 
         facts = _own(detection.facts)
-        engine = self._engine(facts.host)
-        try:
-            image = facts.image or await own_image(engine, facts.survey.links if facts.survey else ())
+        async with connected(facts.where, self._settings.timeout, facts.api) as engine:
             with temporary_directory(_PREFIX) as scratch:
                 make_covers(scratch)
                 box: DockerSandbox | PlainSandbox
                 if facts.supervisor == "python":
-                    box = DockerSandbox(engine, spec, facts, image, scratch)
+                    box = DockerSandbox(engine, spec, facts, await self._image(engine, facts), scratch)
                 else:
                     box = PlainSandbox(engine, spec, facts, scratch)
                 try:
-                    await box.ready()
+                    await self._made_ready(box)
                     yield box
                 finally:
                     await box.close()
-        finally:
-            engine.close()
+
+    async def _image(self, engine: Engine, facts: DockerFacts) -> str:
+        """
+        The named image's id, or that of the empty one, which is looked for once.
+        """
+        if facts.image or facts.survey is None:
+            return facts.image
+        from sandboxkit.backends.docker._detect import own_image
+
+        key = (engine.where, facts.survey.links)
+        if key not in self._own_images:
+            self._own_images[key] = await own_image(engine, facts.survey.links)
+        return self._own_images[key]
+
+    async def _made_ready(self, box: DockerSandbox | PlainSandbox) -> None:
+        try:
+            await box.ready()
+        except BackendError:
+            self._known = None  # the next look is at the engine itself
+            self._own_images.clear()
+            raise
 
     # -- by the names of other libraries -------------------------------------------
 
@@ -313,13 +352,8 @@ class DockerBackend(SandboxBackend):
         async with self._connected() as engine:
             return tuple([ident for ident in left if await remove(engine, ident)])
 
-    @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[Engine]:
-        engine = self._engine(address(self._settings.host))
-        try:
-            yield engine
-        finally:
-            engine.close()
+    def _connected(self) -> AbstractAsyncContextManager[Engine]:
+        return connected(endpoint(self._settings.host), self._settings.timeout)
 
 
 def _is_no_socket(host: str) -> bool:
@@ -334,6 +368,8 @@ def _own(facts: Facts) -> DockerFacts:
 
 def _warnings(facts: DockerFacts) -> tuple[str, ...]:
     found = []
+    if facts.where.is_open:
+        found.append("anybody on the way to this engine can read and change what is said, as it is reached without TLS")
     if not facts.is_rootless:
         found.append("whoever may use this engine is root on its machine; keep its socket out of every box")
     if not facts.has_seccomp:

@@ -21,11 +21,11 @@ from sandboxkit.backends._protection import violations
 from sandboxkit.backends.docker import _agent as wire
 from sandboxkit.backends.docker._container import Container
 from sandboxkit.backends.docker._copy import copy_in
+from sandboxkit.backends.docker._endpoint import NAME
 from sandboxkit.backends.docker._enforcement import enforcement
-from sandboxkit.backends.docker._engine import NAME
 from sandboxkit.backends.docker._labels import own_labels
 from sandboxkit.backends.docker._plan import container, order, shown_tree
-from sandboxkit.backends.docker._readback import held, misplaced
+from sandboxkit.backends.docker._readback import held, misplaced, too_many_cpus
 from sandboxkit.backends.docker._scratch import make_ways
 from sandboxkit.confine import ARCHITECTURES, seccomp_filter
 from sandboxkit.errors import (
@@ -83,6 +83,7 @@ def agent_command(python: str) -> tuple[str, ...]:
 class _Up:
     container: Container
     enforcement: Enforcement
+    facts: DockerFacts
 
     @property
     def session(self) -> Session:
@@ -159,21 +160,31 @@ class DockerSandbox(Sandbox):
             raise BackendError("this box is closed; open another for more commands")
         async with self._opening:
             facts = self._facts.surveyed(self._spec)
-            config = container(
-                self._spec,
-                facts,
-                image=self._image,
-                labels=own_labels(),
-                scratch=self._scratch,
-                command=agent_command(self._python()),
-            )
-            key = json.dumps([config, sorted((facts.places or {}).items())], sort_keys=True)
-            up = self._up.get(key)
-            if up is None or not await up.session.is_alive():
-                await self._drop_idle()
-                up = self._up[key] = await self._started(config, facts)
+            up = self._last
+            if up is None or up.facts != facts or not await up.session.is_alive():
+                up = await self._of_now(facts)
             self._last = up
             return up, facts
+
+    async def _of_now(self, facts: DockerFacts) -> _Up:
+        """
+        The container that shows the host as *facts* have it.
+        """
+        config = container(
+            self._spec,
+            facts,
+            image=self._image,
+            labels=own_labels(),
+            scratch=self._scratch,
+            command=agent_command(self._python()),
+        )
+        key = json.dumps([config, sorted((facts.places or {}).items())], sort_keys=True)
+        up = self._up.get(key)
+        if up is None or not await up.session.is_alive():
+            await self._drop_idle()
+            up = self._up[key] = await self._started(config, facts)
+        up.facts = facts
+        return up
 
     def _python(self) -> str:
         return self._facts.interpreter if self._facts.is_hosts_system else "python3"
@@ -188,15 +199,17 @@ class DockerSandbox(Sandbox):
         make_ways(self._scratch, self._spec, facts)
         made = await Container.start(self._engine, config)
         try:
-            bound = () if facts.settings.workspace == "copy" else tuple(facts.places or {})
+            bound = () if facts.is_copy else tuple(facts.places or {})
             report = await made.greet(self._files(facts), bound, self._filter(facts))
             if wrong := misplaced(facts, bound, report):
                 raise SetupError(NAME, f"{', '.join(map(repr, wrong))}: {_WRONG_PLACE}")
+            if wrong_number := too_many_cpus(facts, report):
+                raise SetupError(NAME, f"{wrong_number}; use another engine or runtime, or leave cpus out")
             found = held(enforcement(self._spec, facts), self._spec, facts, report)
             if missing := found.missing(self._spec.requirements()):
                 raise EnforcementError({NAME: f"{'; '.join(missing)}; list in allow_degraded what may hold less well"})
-            up = _Up(made, found)
-            if facts.settings.workspace == "copy":
+            up = _Up(made, found, facts)
+            if facts.is_copy:
                 await copy_in(made.session, self._spec, facts, self._python())
         except BaseException:
             await made.close()
@@ -260,7 +273,7 @@ class DockerSandbox(Sandbox):
         return _result(remote, up.enforcement, self._spec, kept, found, ended_outside=ended_outside, explain=explain)
 
     def _watched(self, facts: DockerFacts) -> tuple[Any, ...]:
-        return facts.survey.watched if facts.survey and facts.settings.workspace == "bind" else ()
+        return facts.survey.watched if facts.survey and not facts.is_copy else ()
 
     def _invocation(self, argv: Sequence[str], cwd: str | None, environment: Mapping[str, str] | None) -> Invocation:
         words = tuple(argv)

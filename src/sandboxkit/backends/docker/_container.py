@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from sandboxkit.backends.docker._engine import NAME
+from sandboxkit.backends.docker._endpoint import NAME
 from sandboxkit.backends.docker._session import Session
 from sandboxkit.errors import BackendUnavailableError, BrokerError, SetupError
 from sandboxkit.process import PipeReader, PipeWriter
@@ -59,11 +59,11 @@ class Container:
         """
         making = _Making(config)
         try:
-            ident, fd, stream = await engine.call("start a container", making.carry_out)
+            ident, stream = await engine.call("start a container", making.carry_out)
         except BaseException:
             making.abandon()
             raise
-        return cls(engine, ident, Session(PipeReader(fd), PipeWriter(os.dup(fd))), stream)
+        return cls(engine, ident, _session(engine, stream), stream)
 
     async def greet(self, files: Mapping[str, str], places: tuple[str, ...], program: bytes) -> Mapping[str, Any]:
         """
@@ -117,6 +117,15 @@ class Container:
             await remove(self._engine, self.ident)
 
 
+def _session(engine: Engine, stream: Any) -> Session:
+    if engine.where.certificates is not None:
+        from sandboxkit.backends.docker._tls import TlsStream  # most engines need none
+
+        both = TlsStream(stream)
+        return Session(both, both)
+    return Session(PipeReader(os.dup(stream.fileno())), PipeWriter(os.dup(stream.fileno())))
+
+
 class _Making:
     """
     The making of a container in a worker thread, which may be given up meanwhile: then
@@ -128,28 +137,26 @@ class _Making:
         self._lock = threading.Lock()
         self._is_abandoned = False
         self._is_done = False
-        self._made: tuple[APIClient, str, int, Any] | None = None
+        self._made: tuple[APIClient, str, Any] | None = None
 
-    def carry_out(self, client: APIClient) -> tuple[str, int, Any]:
+    def carry_out(self, client: APIClient) -> tuple[str, Any]:
         made = client.create_container_from_config(dict(self._config), f"sandboxkit-{secrets.token_hex(8)}")
         ident = str(made["Id"])
         try:
             stream = client.attach_socket(ident, _ATTACHED)
-            fd = os.dup(stream.fileno())
             try:
                 client.start(ident)
             except BaseException:
-                os.close(fd)
                 _close(stream)
                 raise
         except BaseException:
             _force(client, ident)
             raise
         with self._lock:
-            self._made = (client, ident, fd, stream)
+            self._made = (client, ident, stream)
             if self._is_abandoned:
                 self._undo()
-        return ident, fd, stream
+        return ident, stream
 
     def abandon(self) -> None:
         """
@@ -162,23 +169,22 @@ class _Making:
 
     def _undo(self) -> None:
         if self._made is not None:
-            client, ident, fd, stream = self._made
+            client, ident, stream = self._made
             self._made = None
-            os.close(fd)
             _close(stream)
             _force(client, ident)
 
 
 def _close(stream: Any) -> None:
     """
-    Closes the SDK's own handle of an attached stream; ours are other descriptors of it.
+    Closes the SDK's own handles of an attached stream: the stream, the socket below it, and
+    with TLS the answer that it came of. Ours are other descriptors of it.
     """
-    inner = getattr(stream, "_sock", None)
-    with contextlib.suppress(OSError):
-        stream.close()
-    if inner is not None:
-        with contextlib.suppress(OSError):
-            inner.close()
+    inner = [getattr(stream, name, None) for name in ("_response", "_sock")]
+    for handle in (*inner, stream):
+        if handle is not None:
+            with contextlib.suppress(OSError, ValueError):  # one may have been closed with another
+                handle.close()
 
 
 def _force(client: APIClient, ident: str) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from sandboxkit.backends._tree import Node, Tree
-from sandboxkit.backends.docker._engine import NAME
+from sandboxkit.backends.docker._endpoint import NAME
 from sandboxkit.backends.docker._plan import shown_tree
 from sandboxkit.errors import SetupError, SpecError
 from sandboxkit.model import is_inside

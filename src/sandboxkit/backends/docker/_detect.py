@@ -8,7 +8,7 @@ import platform
 import sys
 from typing import TYPE_CHECKING, Any
 
-from sandboxkit.backends.docker._engine import NAME, Engine
+from sandboxkit.backends.docker._endpoint import NAME
 from sandboxkit.backends.docker._facts import DockerFacts, Settings
 from sandboxkit.backends.docker._labels import own_labels
 from sandboxkit.errors import BackendUnavailableError, BrokerError
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from docker import APIClient
 
+    from sandboxkit.backends.docker._engine import Engine
     from sandboxkit.backends.docker._facts import Supervisor
 
 __all__ = ["look", "own_image"]
@@ -52,11 +53,12 @@ async def look(engine: Engine, settings: Settings, supervisors: dict[str, Superv
     image = await _image(engine, settings)
     if image not in supervisors:
         supervisors[image] = await engine.call("look into the image", lambda client: _supervisor(client, image))
-    if settings.workspace == "copy" and supervisors[image] != "python":
+    if (facts.is_copy or facts.is_remote) and supervisors[image] != "python":
         raise BackendUnavailableError(
             NAME,
-            f"the image {settings.image!r} has no python3, which a copied workspace is unpacked by",
-            "use an image that has, or workspace='bind'",
+            f"the image {settings.image!r} has no python3, which a copied workspace is unpacked by and a box of an "
+            "engine over a network is supervised by",
+            "use an image that has, or workspace='bind' and an engine on a socket of this machine",
         )
     return _with(facts, image=image, supervisor=supervisors[image], interpreter="")
 
@@ -112,7 +114,7 @@ def _facts(engine: Engine, settings: Settings, version: Mapping[str, Any], info:
     machine = str(info.get("Architecture", ""))
     return DockerFacts(
         settings=settings,
-        host=engine.host,
+        where=engine.where,
         engine="podman" if _PODMAN in names else "docker",
         version=str(version.get("Version", "")),
         api=str(engine.client().api_version),
@@ -141,13 +143,19 @@ def _check(facts: DockerFacts) -> None:
             f"{facts.host}: the engine has no runtime {wanted!r}, only {', '.join(facts.runtimes)}",
             "install it and register it with the engine (dockerd --add-runtime), or name another",
         )
-    if facts.is_hosts_system and not (sys.platform == "linux" and facts.host.startswith("unix://")):
+    if facts.settings.cpus is not None and "cpus" not in facts.bounds:
+        raise BackendUnavailableError(
+            NAME,
+            f"{facts.host}: the engine cannot bound the processors of a container",
+            "leave cpus out, or use an engine with the control group cpu",
+        )
+    if facts.is_hosts_system and not (sys.platform == "linux" and not facts.is_remote):
         raise BackendUnavailableError(
             NAME,
             f"{facts.host}: a box that shows this machine's system needs an engine on a socket of this machine, on Linux",
             "name an image: DockerBackend(image=..., workspace='copy')",
         )
-    if facts.is_hosts_system and facts.settings.workspace == "copy":
+    if facts.is_hosts_system and facts.is_copy:
         raise BackendUnavailableError(
             NAME, "a copied workspace needs an image", "name one: DockerBackend(image=..., workspace='copy')"
         )

@@ -17,6 +17,10 @@ __all__ = ["enforcement"]
 
 _AGENT = "python"
 _SANDBOX_KERNEL = "runsc"
+_ELSEWHERE = (
+    "the engine is reached over a network, and does not bind this machine's files; copy them with "
+    "DockerBackend(workspace='copy')"
+)
 
 
 def enforcement(spec: SandboxSpec, facts: DockerFacts) -> Enforcement:
@@ -25,12 +29,14 @@ def enforcement(spec: SandboxSpec, facts: DockerFacts) -> Enforcement:
     """
     return Enforcement(
         {
-            Control.FS_READ: _enforced(f"mount namespace of {_root(facts)} and the named paths"),
-            Control.FS_WRITE: _enforced("read-only root, and only the named paths writable"),
-            Control.FS_DENY_INSIDE_ALLOW: _deny(facts),
+            Control.FS_READ: _files(spec, facts, f"mount namespace of {_root(facts)} and the named paths"),
+            Control.FS_WRITE: _files(spec, facts, "read-only root, and only the named paths writable"),
+            Control.FS_DENY_INSIDE_ALLOW: _deny(spec, facts),
             Control.FS_OVERLAY: _absent("no layer that is shown as changes; a copied workspace comes nearest"),
             Control.NET_NONE: _network(spec),
-            Control.NET_ALLOWLIST: _absent("no egress proxy in this version"),
+            Control.NET_ALLOWLIST: _absent(
+                "no way leads from a container to the proxy in this version; use bubblewrap"
+            ),
             Control.PROCESS_ISOLATION: _isolation(facts),
             Control.PROCESS_KILL_TREE: _kill_tree(facts),
             Control.PROCESS_NESTED_USERNS: _nested(spec, facts),
@@ -62,8 +68,24 @@ def _root(facts: DockerFacts) -> str:
     return "the host's system" if facts.is_hosts_system else "the image"
 
 
-def _deny(facts: DockerFacts) -> ControlState:
-    if facts.settings.workspace == "copy":
+def _files(spec: SandboxSpec, facts: DockerFacts, how: str) -> ControlState:
+    if _is_elsewhere(spec, facts):
+        return _absent(_ELSEWHERE)
+    return _enforced(f"{how}, as copies" if facts.is_copy else how)
+
+
+def _is_elsewhere(spec: SandboxSpec, facts: DockerFacts) -> bool:
+    """
+    Whether the paths of *spec* would be those of another machine.
+    """
+    named = spec.filesystem.read or spec.filesystem.write
+    return bool(named) and facts.is_remote and not facts.is_copy
+
+
+def _deny(spec: SandboxSpec, facts: DockerFacts) -> ControlState:
+    if _is_elsewhere(spec, facts):
+        return _absent(_ELSEWHERE)
+    if facts.is_copy:
         return _enforced("what is denied or protected is not copied")
     reasons = list(facts.survey.gaps) if facts.survey else []
     if facts.survey and (loose := len(facts.survey.watched)):
@@ -77,7 +99,8 @@ def _deny(facts: DockerFacts) -> ControlState:
 
 def _network(spec: SandboxSpec) -> ControlState:
     if spec.network.mode != "none":
-        return _absent("the spec asks for the host's network")
+        listed = spec.network.mode == "listed"
+        return _absent("the spec lets listed hosts be reached" if listed else "the spec asks for the host's network")
     return _enforced(
         "network namespace with nothing but its own loopback; a socket file in a named directory stays one"
     )

@@ -7,34 +7,58 @@ engine that accepts a connection and then says nothing must not hold the caller.
 
 from __future__ import annotations
 
-import os
+import contextlib
 import re
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import anyio
 import anyio.to_thread
 
+from sandboxkit.backends.docker._endpoint import NAME
 from sandboxkit.errors import BackendUnavailableError, MissingExtraError, SetupError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from docker import APIClient
 
-__all__ = ["NAME", "Engine", "address"]
+    from sandboxkit.backends.docker._endpoint import Endpoint
+    from sandboxkit.backends.docker._tunnel import Tunnel
 
-NAME = "docker"
+__all__ = ["NAME", "Engine", "connected"]
+
 _T = TypeVar("_T")
 _GRACE = 2.0
-_SOCKET = "unix:///var/run/docker.sock"
-_WINDOWS_PIPE = "npipe:////./pipe/docker_engine"
 
 _START = "start Docker or Podman's API service, or name a running engine in DOCKER_HOST or DockerBackend(host=...)"
 _GROUP = (
     "add the user to the socket's group (usermod -aG docker NAME, then log in again), or use a rootless engine; "
     "whoever may use the socket is root on that host"
 )
+_CERTIFICATES = "name the directory of ca.pem, cert.pem and key.pem in DOCKER_CERT_PATH, or correct the docker context"
 _SAID: tuple[tuple[re.Pattern[str], str, str], ...] = (
+    (
+        re.compile(r"CERTIFICATE_VERIFY_FAILED|certificate verify failed", re.IGNORECASE),
+        "the engine's certificate is not signed by the known authority, has expired, or is another machine's",
+        f"{_CERTIFICATES}; another certificate may be another machine",
+    ),
+    (
+        re.compile(
+            r"alert certificate required|alert bad certificate|alert unknown ca|alert handshake failure", re.IGNORECASE
+        ),
+        "the engine does not take this application's certificate",
+        _CERTIFICATES,
+    ),
+    (
+        re.compile(r"HTTP request to an HTTPS server", re.IGNORECASE),
+        "the engine speaks TLS alone",
+        f"set DOCKER_TLS_VERIFY=1; {_CERTIFICATES}",
+    ),
+    (
+        re.compile(r"WRONG_VERSION_NUMBER|wrong version number|record layer failure", re.IGNORECASE),
+        "the engine does not speak TLS on this port",
+        "correct the port; an engine without TLS makes whoever reaches it root there",
+    ),
     (
         re.compile(r"PermissionError|Permission denied|permission denied while trying to connect", re.IGNORECASE),
         "this user may not open the engine's socket",
@@ -76,57 +100,30 @@ _SAID: tuple[tuple[re.Pattern[str], str, str], ...] = (
 )
 
 
-def address(host: str | None) -> str:
-    """
-    Where the engine is: *host*, DOCKER_HOST, the current context of the `docker` command,
-    or the platform's own socket, in this order.
-
-    Raises:
-        BackendUnavailableError: The context cannot be read.
-    """
-    if named := host or os.environ.get("DOCKER_HOST"):
-        return named
-    return _context() or (_WINDOWS_PIPE if os.name == "nt" else _SOCKET)
-
-
-def _context() -> str:
-    """
-    The address of the current context, or an empty text where none was chosen.
-    """
-    name = os.environ.get("DOCKER_CONTEXT", "")
-    if not name and not os.path.exists(os.path.expanduser("~/.docker/config.json")):
-        return ""
-    import docker
-    from docker.context import ContextAPI
-
-    try:
-        found = ContextAPI.get_context(name) if name else ContextAPI.get_current_context()
-    except (docker.errors.DockerException, OSError, ValueError) as exc:
-        raise BackendUnavailableError(
-            NAME,
-            f"the docker context {name!r} cannot be read: {exc}",
-            "correct it (docker context ls), or set DOCKER_HOST",
-        ) from exc
-    if found is None:
-        raise BackendUnavailableError(
-            NAME, f"there is no docker context {name!r}", "name one of docker context ls in DOCKER_CONTEXT"
-        )
-    return "" if found.name == "default" else str(found.Host or "")
-
-
 class Engine:
     """
     One engine, reached through the SDK.
 
     Args:
-        host: Its address.
+        where: Its address.
         timeout: Seconds a call may take.
+        api: The version of its interface; empty asks it.
+        tunnel: The way to it, where it is reached by ssh.
     """
 
-    def __init__(self, host: str, timeout: float) -> None:
-        self.host = host
+    def __init__(self, where: Endpoint, timeout: float, api: str = "", tunnel: Tunnel | None = None) -> None:
+        self.where = where
         self.timeout = timeout
+        self._api = api
+        self._tunnel = tunnel
         self._client: APIClient | None = None
+
+    @property
+    def host(self) -> str:
+        """
+        Its address, as people write it.
+        """
+        return self.where.host
 
     def client(self) -> APIClient:
         """
@@ -138,12 +135,24 @@ class Engine:
         if self._client is None:
             try:
                 import docker
-                from docker.utils import kwargs_from_env
+                from docker.constants import MINIMUM_DOCKER_API_VERSION
+                from docker.tls import TLSConfig
             except ModuleNotFoundError as exc:
                 raise MissingExtraError("docker", "the docker backend") from exc
-            given = kwargs_from_env() if os.environ.get("DOCKER_HOST") == self.host else {}
-            given["base_url"] = given.get("base_url", self.host)
-            self._client = docker.APIClient(version="auto", timeout=self.timeout, **given)
+            found = self.where.certificates
+            tls = TLSConfig(client_cert=found.client, ca_cert=found.ca or None, verify=True) if found else False
+            url = self._tunnel.url if self._tunnel else self.host
+
+            def client(version: str) -> APIClient:
+                made = docker.APIClient(url, version=version, timeout=self.timeout, tls=tls)
+                # REQUESTS_CA_BUNDLE would beat our own authority, and a proxy would read the calls.
+                made.trust_env = False
+                return made
+
+            if not self._api:
+                with contextlib.closing(client(MINIMUM_DOCKER_API_VERSION)) as asking:
+                    self._api = str(asking.version()["ApiVersion"])
+            self._client = client(self._api)
         return self._client
 
     async def call(self, what: str, function: Callable[[APIClient], _T]) -> _T:
@@ -167,7 +176,7 @@ class Engine:
         except (MissingExtraError, SetupError, BackendUnavailableError):
             raise
         except Exception as exc:  # noqa: BLE001 - every failure of the SDK and of what it uses is translated here
-            self._translate(what, exc)
+            self._translate(what, exc, await self._tunnel.said() if self._tunnel else "")
 
     def _slow(self, what: str) -> BackendUnavailableError:
         return BackendUnavailableError(
@@ -176,11 +185,13 @@ class Engine:
             "look at its load and its log, or give it longer with DockerBackend(timeout=...)",
         )
 
-    def _translate(self, what: str, exc: Exception) -> NoReturn:
+    def _translate(self, what: str, exc: Exception, words: str) -> NoReturn:
         import requests
         from docker import errors
 
         said = _chain(exc)
+        if known := _meaning_of_ssh(words):
+            raise BackendUnavailableError(NAME, f"{self.host}: {known[0]}", known[1]) from exc
         if isinstance(exc, requests.Timeout) or "timed out" in said.lower():
             raise self._slow(what) from exc
         for pattern, reason, remedy in _SAID:
@@ -201,6 +212,38 @@ class Engine:
         if self._client is not None:
             self._client.close()
             self._client = None
+
+
+def _meaning_of_ssh(words: str) -> tuple[str, str] | None:
+    if not words:
+        return None
+    from sandboxkit.backends.docker._tunnel import meaning
+
+    return meaning(words)
+
+
+@contextlib.asynccontextmanager
+async def connected(where: Endpoint, timeout: float, api: str = "") -> AsyncIterator[Engine]:  # noqa: ASYNC109 - of each call
+    """
+    The engine at *where*, with all that leads to it; nothing stays open afterwards.
+
+    Args:
+        where: Its address.
+        timeout: Seconds a call may take.
+        api: The version of its interface; empty asks it.
+
+    Raises:
+        BackendUnavailableError: There is no way to it.
+    """
+    async with contextlib.AsyncExitStack() as ends:
+        way = None
+        if where.scheme == "ssh":
+            from sandboxkit.backends.docker._tunnel import tunnel
+
+            way = await ends.enter_async_context(tunnel(where.host, timeout))
+        engine = Engine(where, timeout, api, way)
+        ends.callback(engine.close)
+        yield engine
 
 
 def _chain(exc: BaseException) -> str:

@@ -5,10 +5,11 @@ What is asked of a container engine, and what one offers.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from sandboxkit.backends._contract import Facts
+from sandboxkit.backends.docker._endpoint import Endpoint
 from sandboxkit.errors import SpecError
 from sandboxkit.model import is_inside
 
@@ -39,6 +40,7 @@ class Settings:
     runtime: str | None = None
     host: str | None = None
     timeout: float = 20.0
+    cpus: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class DockerFacts(Facts):
 
     Attributes:
         settings: What the application asked for.
-        host: The engine's address.
+        where: The engine's address.
         engine: `docker` or `podman`, by what it says of itself.
         version: Its version.
         api: The version of the interface it and the SDK agreed on.
@@ -70,7 +72,7 @@ class DockerFacts(Facts):
     """
 
     settings: Settings = Settings()
-    host: str = ""
+    where: Endpoint = field(default_factory=Endpoint)
     engine: str = "docker"
     version: str = ""
     api: str = ""
@@ -91,6 +93,28 @@ class DockerFacts(Facts):
     places: Mapping[str, tuple[int, int]] | None = None
 
     @property
+    def host(self) -> str:
+        """
+        The engine's address, as people write it.
+        """
+        return self.where.host
+
+    @property
+    def is_remote(self) -> bool:
+        """
+        Whether the engine is reached over a network: its files are not this machine's, or
+        nobody can tell that they are.
+        """
+        return self.where.scheme not in ("unix", "npipe")
+
+    @property
+    def is_copy(self) -> bool:
+        """
+        Whether what a spec names is copied into the container.
+        """
+        return self.settings.workspace == "copy"
+
+    @property
     def is_hosts_system(self) -> bool:
         """
         Whether a box shows the host's system, and not an image's.
@@ -104,9 +128,11 @@ class DockerFacts(Facts):
         Raises:
             SpecError: See `survey`.
         """
-        from sandboxkit.backends._survey import survey  # POSIX only, as this module is not
+        from sandboxkit.backends._survey import identity, survey  # POSIX only, as this module is not
 
         found = survey(spec, maps_ids=False)
+        if self.is_copy:
+            found = replace(found, identity=identity())  # whose the files are here does not matter there
         if not self.is_hosts_system:
             home = found.box_home
             covers = is_inside("/usr", home) or home == "/root"  # an image may have its tools there
@@ -119,11 +145,12 @@ class DockerFacts(Facts):
                 key_lists=(),
                 box_home=_OTHER_HOME if covers else home,
             )
-        found = _without_engine(found, self.data, self.host.removeprefix("unix://"))
+        data = "" if self.is_remote else self.data
+        found = _without_engine(found, data, self.host.removeprefix("unix://"))
         named = [*spec.filesystem.write, *spec.filesystem.read]
-        if self.data and (above := [path for path in named if is_inside(self.data, path)]):
+        if data and (above := [path for path in named if is_inside(data, path)]):
             raise SpecError(
-                f"{above[0]!r} holds the engine's own data ({self.data}), which no box may see; name the directories "
+                f"{above[0]!r} holds the engine's own data ({data}), which no box may see; name the directories "
                 "in it that are needed"
             )
         return replace(self, survey=found, places={path: _place(path) for path in named})

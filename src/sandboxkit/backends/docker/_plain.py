@@ -18,11 +18,11 @@ from sandboxkit.backends._contract import Sandbox
 from sandboxkit.backends._journal import Journal
 from sandboxkit.backends._protection import violations
 from sandboxkit.backends.docker._container import Container
+from sandboxkit.backends.docker._endpoint import NAME
 from sandboxkit.backends.docker._enforcement import enforcement
-from sandboxkit.backends.docker._engine import NAME
 from sandboxkit.backends.docker._labels import own_labels
 from sandboxkit.backends.docker._plan import container, order
-from sandboxkit.backends.docker._readback import held, misplaced
+from sandboxkit.backends.docker._readback import held, misplaced, too_many_cpus
 from sandboxkit.backends.docker._scratch import make_ways
 from sandboxkit.errors import BackendError, BackendUnavailableError, CommandError, EnforcementError, SetupError
 from sandboxkit.model import Control, ExecResult, Grade, Invocation, Termination
@@ -55,7 +55,7 @@ cat /proc/1/status
 echo "[interfaces]"; cat /proc/net/dev
 echo "[limits]"
 for name in memory.max memory/memory.limit_in_bytes memory.swap.max memory/memory.memsw.limit_in_bytes \
-    pids.max pids/pids.max cgroup.controllers; do
+    pids.max pids/pids.max cpu.max cpu/cpu.cfs_quota_us cpu/cpu.cfs_period_us cgroup.controllers; do
     [ -r "/sys/fs/cgroup/$name" ] && echo "$name $(cat "/sys/fs/cgroup/$name")"
 done
 echo "[places]"
@@ -138,6 +138,8 @@ class PlainSandbox(Sandbox):
         report = _parsed(result.text())
         if wrong := misplaced(self._facts, paths, report):
             raise SetupError(NAME, f"{', '.join(map(repr, wrong))}: the engine sees something else there")
+        if wrong_number := too_many_cpus(self._facts, report):
+            raise SetupError(NAME, f"{wrong_number}; use another engine or runtime, or leave cpus out")
         self._enforcement = held(self._enforcement, self._spec, self._facts, report)
 
     async def run(
@@ -303,7 +305,18 @@ def _parsed(text: str) -> dict[str, Any]:
         "swap": bound("memory.swap.max", "memory/memory.memsw.limit_in_bytes"),
         "is_v2": "cgroup.controllers" in bounds,
         "processes": bound("pids.max", "pids/pids.max"),
+        "cpus": _quota(bounds),
         "counts_cpu": False,
         "rootfs": False,
         "places": [[int(part) for part in row.split(":")] if ":" in row else None for row in places.splitlines()],
     }
+
+
+def _quota(bounds: Mapping[str, str]) -> float | None:
+    """
+    Processors the container may use, or None for no bound.
+    """
+    words = bounds.get("cpu.max", "").split()
+    words = words or [bounds.get(f"cpu/cpu.cfs_{name}_us", "") for name in ("quota", "period")]
+    most, period = (int(word) if word.isdigit() else 0 for word in words)
+    return most / period if most and period else None

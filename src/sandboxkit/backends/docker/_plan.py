@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sandboxkit.backends._tree import Node, Tree, box_tree, depth, working_directory
@@ -29,7 +30,6 @@ _RLIMIT_NPROC = 6
 _AGENTS = 1
 """Processes of the container that are not the command's: the agent."""
 _API_RECURSIVE_READ_ONLY = (1, 44)
-_CPU_PERIOD = 100_000
 _MASKED = (
     "/proc/acpi",
     "/proc/asound",
@@ -98,7 +98,7 @@ def box_mounts(spec: SandboxSpec, facts: DockerFacts, scratch: str = "") -> tupl
         scratch: The box's own directory on the host, which holds an unreadable file.
     """
     tree, survey = shown_tree(spec, facts)
-    copied = facts.settings.workspace == "copy"
+    copied = facts.is_copy
     steps = [
         _mount(path, node, tree, spec, survey, scratch, copied=copied)
         for path, node in sorted(tree.nodes.items(), key=lambda item: depth(item[0]))
@@ -198,7 +198,7 @@ def container(
         "OpenStdin": True,
         "StdinOnce": True,
         "Tty": False,
-        "NetworkDisabled": spec.network.mode == "none",
+        "NetworkDisabled": spec.network.mode != "host",
         "Healthcheck": {"Test": ["NONE"]},
         "HostConfig": {
             "AutoRemove": True,
@@ -227,12 +227,14 @@ def container(
 def _seccomp(spec: SandboxSpec, facts: DockerFacts) -> list[str]:
     if not facts.has_seccomp:
         return []
-    profile = seccomp_profile(
-        facts.machine,
-        allow_ptrace=spec.process.allow_ptrace,
-        allow_nested_userns=spec.process.allow_nested_userns,
-    )
-    return [f"seccomp={json.dumps(profile)}"]
+    process = spec.process
+    return [_seccomp_option(facts.machine, process.allow_ptrace, process.allow_nested_userns)]
+
+
+@cache
+def _seccomp_option(machine: str, allow_ptrace: bool, allow_nested_userns: bool) -> str:
+    profile = seccomp_profile(machine, allow_ptrace=allow_ptrace, allow_nested_userns=allow_nested_userns)
+    return f"seccomp={json.dumps(profile)}"
 
 
 def _bounds(spec: SandboxSpec, facts: DockerFacts) -> dict[str, Any]:
@@ -247,6 +249,8 @@ def _bounds(spec: SandboxSpec, facts: DockerFacts) -> dict[str, Any]:
             found["MemorySwap"] = limits.memory_bytes  # the sum of both: none is left for swap
     if limits.processes is not None and "processes" in facts.bounds:
         found["PidsLimit"] = limits.processes + _AGENTS
+    if facts.settings.cpus is not None:
+        found["NanoCpus"] = round(facts.settings.cpus * 1e9)
     return found
 
 
@@ -382,6 +386,8 @@ def _command_line(made: dict[str, Any], inner: Confinement) -> Iterator[str]:
     for option, key in (("--memory", "Memory"), ("--memory-swap", "MemorySwap"), ("--pids-limit", "PidsLimit")):
         if key in host:
             yield from (option, str(host[key]))
+    if "NanoCpus" in host:
+        yield from ("--cpus", f"{host['NanoCpus'] / 1e9:g}")
     for target, options in host["Tmpfs"].items():
         yield from ("--tmpfs", f"{target}:{options}")
     for mount in host["Mounts"]:
@@ -399,7 +405,7 @@ def _notes(spec: SandboxSpec, facts: DockerFacts) -> Iterator[str]:
     if survey.watched:
         yield f"{len(survey.watched)} protected names do not exist; made in the run, they are moved away after it"
     yield from survey.gaps
-    if facts.settings.workspace == "copy":
+    if facts.is_copy:
         yield "the named directories are copied into the container; what the command changes stays there"
     if spec.filesystem.allow_host_interpreter_writes:
         yield "the box may write what this library runs from"

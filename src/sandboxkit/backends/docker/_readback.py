@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from sandboxkit.backends.docker._facts import DockerFacts
     from sandboxkit.model import SandboxSpec
 
-__all__ = ["held", "misplaced"]
+__all__ = ["held", "misplaced", "too_many_cpus"]
 
 _FILTERED = "2"
 _AGENTS = 1
+_ROUNDING = 1.001
 
 
 def held(claim: Enforcement, spec: SandboxSpec, facts: DockerFacts, report: Mapping[str, Any]) -> Enforcement:
@@ -48,6 +49,16 @@ def misplaced(facts: DockerFacts, paths: tuple[str, ...], report: Mapping[str, A
     )
 
 
+def too_many_cpus(facts: DockerFacts, report: Mapping[str, Any]) -> str:
+    """
+    What is wrong with the number of processors; empty where nothing is.
+    """
+    wanted, found = facts.settings.cpus, report["cpus"]
+    if wanted is None or (found is not None and found <= wanted * _ROUNDING):
+        return ""
+    return f"cpus={wanted:g} was asked for, and the container may use {'all' if found is None else f'{found:g}'}"
+
+
 def _short(spec: SandboxSpec, facts: DockerFacts, report: Mapping[str, Any]) -> Iterator[tuple[Control, Grade, str]]:
     is_own_kernel = facts.runtime == "runsc"
     if report["pid"] != 1:
@@ -60,7 +71,7 @@ def _short(spec: SandboxSpec, facts: DockerFacts, report: Mapping[str, Any]) -> 
     if report["Seccomp"] != _FILTERED and not is_own_kernel:
         yield Control.SYSCALLS, Grade.ABSENT, "no seccomp filter is in force"
         yield Control.PROCESS_NESTED_USERNS, Grade.ABSENT, "no seccomp filter is in force"
-    if spec.network.mode == "none" and (others := [name for name in report["interfaces"] if name != "lo"]):
+    if spec.network.mode != "host" and (others := [name for name in report["interfaces"] if name != "lo"]):
         yield Control.NET_NONE, Grade.ABSENT, f"it has the interfaces {', '.join(others)}"
     if report["rootfs"]:
         yield Control.FS_WRITE, Grade.PARTIAL, "its root can be written"

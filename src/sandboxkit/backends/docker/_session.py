@@ -23,6 +23,7 @@ from sandboxkit.errors import BrokerError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from sandboxkit.backends.docker._tls import TlsStream
     from sandboxkit.process import PipeReader, PipeWriter
 
 __all__ = ["Remote", "Session"]
@@ -72,7 +73,7 @@ class Session:
         writer: What goes to it.
     """
 
-    def __init__(self, reader: PipeReader, writer: PipeWriter) -> None:
+    def __init__(self, reader: PipeReader | TlsStream, writer: PipeWriter | TlsStream) -> None:
         self._reader = reader
         self._writer = writer
         self._raw = bytearray()
