@@ -256,10 +256,6 @@ def _in_order(rules: tuple[EgressRule, ...]) -> tuple[EgressRule, ...]:
     return tuple(sorted(dict.fromkeys(rules), key=EgressRule.model_dump_json))
 
 
-def _by_text(networks: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(sorted(set(networks), key=str))
-
-
 _Destinations = Annotated[tuple[To, ...], AfterValidator(_unique)]
 
 
@@ -295,7 +291,7 @@ class NetworkPolicy(_Model):
     """Rules with methods, ids and reasons, beside the lists."""
     permit_hosts: Annotated[tuple[HostText, ...], AfterValidator(_unique)] = ()
     """Names that are not refused for being reserved, such as `localhost` or `git.internal`."""
-    permit_networks: Annotated[tuple[NetworkText, ...], AfterValidator(_by_text)] = ()
+    permit_networks: Annotated[tuple[NetworkText, ...], AfterValidator(_unique)] = ()
     """
     Networks that are not refused for not being public. By itself this allows no host.
     """
