@@ -134,6 +134,8 @@ def allows_at_most(one: SandboxSpec, other: SandboxSpec) -> bool:
     Whether *one* allows nothing that *other* does not, and requires all that it does.
     """
     needed = one.requirements()
+    if Control.NET_NONE in needed:
+        needed[Control.NET_ALLOWLIST] = Grade.ENFORCED  # nothing is reached, and so nothing that is not listed
     return (
         _sees_at_most(one.filesystem, other.filesystem)
         and _reaches_at_most(one.network, other.network)

@@ -630,7 +630,17 @@ class SandboxSpec(_Model):
             environment=self.environment.tighten(other.environment),
             process=self.process.tighten(other.process),
             require={c: max(self.require.get(c, Grade.ABSENT), other.require.get(c, Grade.ABSENT)) for c in controls},
-            allow_degraded=self.allow_degraded & other.allow_degraded,
+            allow_degraded=(self.allow_degraded & other.allow_degraded) - self._lost(other) - other._lost(self),
+        )
+
+    def _lost(self, other: SandboxSpec) -> frozenset[Control]:
+        """
+        What may not be degraded any more where *other* switches off a network of which
+        this spec lets only listed hosts be reached: less than that was never allowed.
+        """
+        switched_off = self.network.mode == "listed" and other.network.mode == "none"
+        return frozenset(
+            {Control.NET_NONE} if switched_off and Control.NET_ALLOWLIST not in self.allow_degraded else ()
         )
 
     def starting_places(self, cwd: str, home: str) -> tuple[str, ...]:
