@@ -76,8 +76,15 @@ def _box() -> Parser:
     )
     box.add_argument(
         "--network",
-        choices=("none", "host"),
-        help="none (the default): nothing outside the box; host: the host's network, unfiltered",
+        choices=("none", "listed", "host"),
+        help="none (the default): nothing outside the box; listed: what --allow-host and the spec list; host: the host's network, unfiltered",
+    )
+    box.add_argument(
+        "--allow-host",
+        metavar="HOST[:PORT]",
+        action="append",
+        default=[],
+        help="a host the command may reach, through a proxy it is told about (repeatable); *.HOST is one label more",
     )
     box.add_argument(
         "--write",
@@ -152,8 +159,9 @@ asks at the terminal about each line of a spec that would allow what it was refu
 a time, until it ends with 0. Then it leaves out the lines that were not needed and prints
 the spec. What the command writes is thrown away after each run.
 
-Never proposed are credentials, protected files and the network. Ends with 1 where the
-command does not pass.
+Never proposed are credentials, protected files and the whole network. With --network
+listed, each host that was refused is asked about. Ends with 1 where the command does not
+pass.
 """
 _CHECK = """\
 Says what the policy decides about CMD and which rules matched. Runs nothing.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     ConfigDict,
     Field,
     PlainSerializer,
@@ -32,7 +33,6 @@ from sandboxkit.model import (
     EgressRule,
     HostPattern,
     HostText,
-    NetworkText,
     canonical_host,
     is_literal,
     problems,
@@ -59,6 +59,12 @@ def _name(text: str) -> str:
     return host
 
 
+def _network(value: object) -> object:
+    if isinstance(value, str) and "/" not in value:
+        raise ValueError(f"{value!r} has no prefix length; write /32 or /128 for one address")
+    return value
+
+
 def _plain_address(address: Address) -> Address:
     if address.version == 6 and address.scope_id is not None:
         raise ValueError(f"{address} has a zone id; leave it out")
@@ -66,6 +72,7 @@ def _plain_address(address: Address) -> Address:
 
 
 _TEXT = PlainSerializer(str, return_type=str)
+_Network = Annotated[Network, BeforeValidator(_network), _TEXT]
 _Address = Annotated[Address, AfterValidator(_plain_address), _TEXT]
 _Name = Annotated[str, AfterValidator(_name)]
 _Port = Annotated[int, Field(ge=1, le=65535)]
@@ -97,7 +104,7 @@ class EgressPolicy(Described):
     """What no rule matches: `public` lets every public address be reached, `deny` nothing."""
     permit_hosts: tuple[HostText, ...] = ()
     """Names that are not refused for being reserved. Nothing else is lifted for them."""
-    permit_networks: tuple[NetworkText, ...] = ()
+    permit_networks: tuple[_Network, ...] = ()
     """
     Networks that are not refused for not being public. Metadata addresses and
     `own_addresses` stay refused, and so do reserved names and unlisted hosts.
