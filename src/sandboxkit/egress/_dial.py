@@ -14,6 +14,7 @@ import anyio
 from anyio.abc import ByteStream, SocketAttribute
 
 from sandboxkit.egress._interfaces import own_addresses
+from sandboxkit.egress._plain import connect
 from sandboxkit.egress._resolve import system_resolver
 from sandboxkit.errors import EgressDeniedError, EgressError, EgressTimeoutError, EgressUnreachableError
 from sandboxkit.guard import Address, Verdict, checked_addresses
@@ -144,7 +145,7 @@ async def connect_checked(address: Address, port: int) -> ByteStream:
         EgressDeniedError: The peer has another address, so something between redirects
             connections; nothing was sent.
     """
-    stream = await anyio.connect_tcp(str(address), port)
+    stream = await connect(address, port)
     peer = ipaddress.ip_address(str(stream.extra(SocketAttribute.remote_address)[0]).partition("%")[0])
     if peer != address:
         await anyio.aclose_forcefully(stream)

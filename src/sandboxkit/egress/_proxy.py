@@ -16,6 +16,7 @@ from anyio.abc import SocketAttribute
 from sandboxkit.egress._ask import Questions
 from sandboxkit.egress._dial import Dialer
 from sandboxkit.egress._gate import Gate
+from sandboxkit.egress._plain import serve_plain
 from sandboxkit.egress._record import ProxyLimits
 from sandboxkit.egress._relay import TunnelEndedError
 from sandboxkit.egress._socks import VERSION, serve_socks
@@ -145,7 +146,7 @@ class EgressProxy:
 
         async with listener:
             task_status.started()
-            await listener.serve(one)
+            await serve_plain(listener, one)
 
     @asynccontextmanager
     async def listening(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[ProxyAddress]:
