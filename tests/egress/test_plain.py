@@ -8,7 +8,7 @@ import os
 import resource
 import socket
 import struct
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import anyio
@@ -38,8 +38,13 @@ async def served() -> AsyncIterator[int]:
     An echo server of `serve_plain`; gives its port.
     """
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+
+    async def careful(stream: ByteStream) -> None:
+        with suppress(anyio.BrokenResourceError):
+            await echo(stream)
+
     async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(serve_plain, listener, echo)
+        tasks.start_soon(serve_plain, listener, careful)
         yield int(listener.extra(SocketAttribute.local_port))
         tasks.cancel_scope.cancel()
 

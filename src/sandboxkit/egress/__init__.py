@@ -7,6 +7,8 @@ from sandboxkit.egress._check import check
 from sandboxkit.egress._client import guarded_client, guarded_sync_client, guarded_transport
 from sandboxkit.egress._dial import Connection, Connector, Dialer
 from sandboxkit.egress._event import EgressEvent
+from sandboxkit.egress._injection import Injection
+from sandboxkit.egress._interception import Interception, Trust
 from sandboxkit.egress._interfaces import own_addresses
 from sandboxkit.egress._limits import ClientLimits
 from sandboxkit.egress._proxy import EgressProxy, ProxyAddress
@@ -22,9 +24,12 @@ __all__ = [
     "EgressEvent",
     "EgressProxy",
     "EgressQuestion",
+    "Injection",
+    "Interception",
     "ProxyAddress",
     "ProxyLimits",
     "Resolver",
+    "Trust",
     "check",
     "guarded_client",
     "guarded_sync_client",

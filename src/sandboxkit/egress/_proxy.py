@@ -16,6 +16,7 @@ from anyio.abc import SocketAttribute
 from sandboxkit.egress._ask import Questions
 from sandboxkit.egress._dial import Dialer
 from sandboxkit.egress._gate import Gate
+from sandboxkit.egress._interception import Interception, Trust
 from sandboxkit.egress._plain import serve_plain
 from sandboxkit.egress._record import ProxyLimits
 from sandboxkit.egress._relay import TunnelEndedError
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from sandboxkit.egress._ask import Ask
     from sandboxkit.egress._dial import Connector
     from sandboxkit.egress._event import OnEvent
+    from sandboxkit.egress._intercept import Interceptor
     from sandboxkit.egress._resolve import Resolver
     from sandboxkit.guard import Address, EgressPolicy
 
@@ -81,11 +83,15 @@ class EgressProxy:
 
     One listener is one identity: give each box a listener that only it can reach.
 
-    It does not look into TLS. What an allowed host does with what it is sent, and hosts
-    that hide behind an allowed one on the same server, are beyond it.
+    It looks into TLS only with `intercept`. Without, hosts that hide behind an allowed one
+    on the same server are beyond it; what an allowed host does with what it is sent always is.
 
     Args:
         policy: Decides about destinations.
+        intercept: Whether to stand in for https hosts, so that rules about methods and
+            paths hold there too and secrets can be put in: True, or how. Clients must
+            trust the certificate in `trust`, send the name of their tunnel, and speak
+            first; inside is HTTP/1.1. Programs that pin certificates refuse it.
         identity: Stands in events and questions.
         ask: Answers where a rule asks; without it such a rule denies.
         ask_timeout: Seconds for an answer.
@@ -98,12 +104,15 @@ class EgressProxy:
 
     Raises:
         MissingExtraError: The extra `egress` is not installed.
+        PolicyError: An injection is wrong.
+        FileNotFoundError: The system has no certificate authorities, and none were given.
     """
 
     def __init__(
         self,
         policy: EgressPolicy,
         *,
+        intercept: bool | Interception = False,
         identity: str = "proxy",
         ask: Ask | None = None,
         ask_timeout: float = 60.0,
@@ -122,8 +131,25 @@ class EgressProxy:
             dialer=Dialer(policy, resolver=resolver, connector=connector, own=own),
             questions=Questions(ask, timeout=ask_timeout, limit=max_questions),
             on_event=on_event,
+            interceptor=_interceptor(intercept),
         )
         self._open = 0
+
+    def trust(self, directory: str) -> Trust:
+        """
+        The files and variables by which a box accepts this proxy's certificates.
+
+        Args:
+            directory: Where in the box the file will be; an absolute path.
+
+        Raises:
+            ValueError: The proxy does not intercept, or the path is relative.
+        """
+        if self._gate.interceptor is None:
+            raise ValueError("this proxy does not look into TLS; make it with intercept=True")
+        if not directory.startswith("/"):
+            raise ValueError(f"{directory!r} is a relative path; write it from the root of the box")
+        return Trust.at(directory, self._gate.interceptor.authority.certificate)
 
     async def serve(
         self,
@@ -222,8 +248,17 @@ async def _turn_away(stream: ByteStream) -> None:
     await client.abort()
 
 
+def _interceptor(intercept: bool | Interception) -> Interceptor | None:
+    if intercept is False:
+        return None
+    from sandboxkit.egress._intercept import Interceptor
+
+    return Interceptor(Interception() if intercept is True else intercept)
+
+
 def _require_h11() -> None:
     try:
-        import h11  # noqa: F401 - whether it is there
+        import cryptography  # noqa: F401 - whether it is there
+        import h11  # noqa: F401 - likewise
     except ImportError:
         raise MissingExtraError("egress", "sandboxkit.egress.EgressProxy") from None

@@ -99,6 +99,8 @@ async def relay(
     async def guarded(way: Callable[[], Awaitable[None]]) -> None:
         try:
             await way()
+        except NotImplementedError:
+            tasks.cancel_scope.cancel()  # TLS ends both directions at once
         except (TunnelEndedError, EgressError, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError) as exc:
             failures.append(exc)  # a reset of one side ends both directions
         ended.append(way)
