@@ -14,6 +14,7 @@ from sandboxkit.egress._limits import ClientLimits
 from sandboxkit.egress._proxy import EgressProxy, ProxyAddress
 from sandboxkit.egress._record import ProxyLimits
 from sandboxkit.egress._resolve import Resolver, system_resolver
+from sandboxkit.egress._upstream import UpstreamProxy
 
 __all__ = [
     "Ask",
@@ -30,6 +31,7 @@ __all__ = [
     "ProxyLimits",
     "Resolver",
     "Trust",
+    "UpstreamProxy",
     "check",
     "guarded_client",
     "guarded_sync_client",

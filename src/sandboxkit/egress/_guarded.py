@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from sandboxkit.egress._event import OnEvent
     from sandboxkit.egress._record import Record
     from sandboxkit.egress._resolve import Resolver
+    from sandboxkit.egress._upstream import UpstreamProxy
     from sandboxkit.guard import Address, EgressPolicy, Url
 
 __all__ = ["DEADLINE", "GuardedClient", "GuardedTransport", "redirect_flow"]
@@ -72,6 +73,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         resolver: See `Dialer`.
         connector: See `Dialer`.
         own: See `Dialer`.
+        upstream: See `Dialer`. No variable of the environment ever names one.
         ssl_context: Verifies servers; by default with the certificate authorities of the
             system, whatever SSL_CERT_FILE says.
         http2: Whether to offer HTTP/2 where the package h2 is there.
@@ -88,11 +90,12 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         resolver: Resolver | None = None,
         connector: Connector | None = None,
         own: Collection[Address] | None = None,
+        upstream: UpstreamProxy | None = None,
         ssl_context: ssl.SSLContext | None = None,
         http2: bool = True,
     ) -> None:
         self.limits = limits or ClientLimits()
-        dialer = Dialer(policy, resolver=resolver, connector=connector, own=own)
+        dialer = Dialer(policy, resolver=resolver, connector=connector, own=own, upstream=upstream)
         self._gate = Gate(policy, identity=identity, dialer=dialer, questions=Questions(ask), on_event=on_event)
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=ssl_context or system_roots(),

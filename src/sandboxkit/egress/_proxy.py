@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sandboxkit.egress._event import OnEvent
     from sandboxkit.egress._intercept import Interceptor
     from sandboxkit.egress._resolve import Resolver
+    from sandboxkit.egress._upstream import UpstreamProxy
     from sandboxkit.guard import Address, EgressPolicy
 
 __all__ = ["EgressProxy", "ProxyAddress"]
@@ -101,6 +102,7 @@ class EgressProxy:
         resolver: See `Dialer`.
         connector: See `Dialer`.
         own: See `Dialer`.
+        upstream: See `Dialer`. No variable of the environment ever names one.
 
     Raises:
         MissingExtraError: The extra `egress` is not installed.
@@ -122,13 +124,14 @@ class EgressProxy:
         resolver: Resolver | None = None,
         connector: Connector | None = None,
         own: Collection[Address] | None = None,
+        upstream: UpstreamProxy | None = None,
     ) -> None:
         _require_h11()
         self._limits = limits or ProxyLimits()
         self._gate = Gate(
             policy,
             identity=identity,
-            dialer=Dialer(policy, resolver=resolver, connector=connector, own=own),
+            dialer=Dialer(policy, resolver=resolver, connector=connector, own=own, upstream=upstream),
             questions=Questions(ask, timeout=ask_timeout, limit=max_questions),
             on_event=on_event,
             interceptor=_interceptor(intercept),
