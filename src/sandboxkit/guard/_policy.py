@@ -278,6 +278,17 @@ class EgressPolicy(Described):
             verdict.action, f"{verdict.reason}; it looks at requests, which a tunnel hides", verdict.code, verdict.rule
         )
 
+    def decide_inspected(self, host: str, port: int) -> Verdict:
+        """
+        What is said of a connection whose requests will each be decided about: whether
+        there may be one by https that is not denied. It allows none of them.
+        """
+        reserved = self._reserved(host, "https", port)
+        if reserved is not None:
+            return reserved
+        found = self._index.find(host, scheme="https", port=port)
+        return self._decided([rule for rule in found if rule.action != "deny" or not rule.sees_inside], port)
+
     def judge(self, addresses: Sequence[str], *, own: Collection[Address] = ()) -> Verdict:
         """
         The verdict on all the addresses a name has: one that is refused refuses them all,
