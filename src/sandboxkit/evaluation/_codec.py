@@ -96,7 +96,9 @@ class Encoder:
         Raises:
             CodecError: It nests too deeply, holds itself, or is too large.
         """
-        self.charge(_CELL)
+        self.cost += _CELL  # as `charge`, which costs a call for each value
+        if self.cost > self.limit:
+            self.charge(0)
         kind = type(value)
         if value is None or kind is bool:
             return value
@@ -130,9 +132,13 @@ class Encoder:
         The JSON form of a dict, at nesting *depth*.
         """
         self.charge(_CELL * len(value))
-        if all(type(key) is str and key[:1] != "$" for key in value):
-            for key in value:
-                self.charge(len(key))
+        length = 0
+        for key in value:
+            if type(key) is not str or key[:1] == "$":
+                break
+            length += len(key)
+        else:
+            self.charge(length)
             return {key: self.encode(item, depth) for key, item in value.items()}
         return {"$dict": [[self.encode(key, depth), self.encode(item, depth)] for key, item in value.items()]}
 

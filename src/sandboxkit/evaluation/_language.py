@@ -368,16 +368,19 @@ _GUARDS: dict[str, object] = {
 }
 
 
+_STANDARD = {**STANDARD_NAMES, "math": Module("math")}
+_BUILTINS = {**BUILTINS, "__import__": _import_for_c_code}
+
+
 def namespace(values: dict[str, object]) -> dict[str, Any]:
     """
     The globals of one evaluation: *values* by name, the guards and fresh builtins.
     """
     return {
-        **STANDARD_NAMES,
-        "math": Module("math"),
+        **_STANDARD,
         **values,
         **_GUARDS,
-        "__builtins__": {**BUILTINS, "__import__": _import_for_c_code},
+        "__builtins__": _BUILTINS.copy(),
     }
 
 

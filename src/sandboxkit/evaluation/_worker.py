@@ -45,6 +45,7 @@ ENCODINGS = "ascii cp1252 iso8859-15 latin-1 unicode-escape utf-8 utf-8-sig utf-
 """Those a snippet can use: each is a module to import."""
 MAX_FRAME = 64 << 20
 CHUNK = 1 << 16
+LENGTH = struct.Struct("<I").pack
 TICK_MS = 100
 SPARE_SECONDS = 0.3
 """How long after its deadline a worker that nobody killed lives on."""
@@ -214,6 +215,9 @@ class Conversation:
         The next message; ends the worker when there is none to come.
         """
         data = self._rest or self._more()
+        if len(data) > 4 and data[:4] == LENGTH(len(data) - 4):  # as most come: one, and whole
+            self._rest = b""
+            return self._unpack(data[4:])
         while len(data) < 4:
             data += self._more()
         length = int.from_bytes(data[:4], "little")
@@ -238,7 +242,7 @@ class Conversation:
         Sends *message*.
         """
         body = self._dumps(message)
-        data = memoryview(struct.pack("<I", len(body)) + body)
+        data = memoryview(LENGTH(len(body)) + body)
         while data:
             data = data[os.write(CONVERSATION, data) :]
 

@@ -19,7 +19,7 @@ import anyio.to_thread
 
 from sandboxkit.confine import ABI, landlock_rules, narrow_filters
 from sandboxkit.errors import BackendUnavailableError, MissingExtraError, SetupError
-from sandboxkit.evaluation._dialogue import Call, Send
+from sandboxkit.evaluation._dialogue import Call
 from sandboxkit.evaluation._interrupt import Interrupted, interrupted_at
 from sandboxkit.process import Zygote
 
@@ -203,12 +203,12 @@ def talk(dialogue: Dialogue, pool: WorkerPool) -> Any:
     pool.start()
     dialogue.begin()
     worker, is_good = pool.borrow(), False
-    steps: Generator[Send | Call, Any, Any] = dialogue.steps()
+    steps: Generator[bytes | Call, Any, Any] = dialogue.steps()
     given: Any = None
     try:
         step = next(steps)
         while True:
-            if isinstance(step, Send):
+            if isinstance(step, bytes):
                 while not _is_sent(step, worker, dialogue):
                     worker = pool.borrow()
                 if given is None:
@@ -228,9 +228,9 @@ def talk(dialogue: Dialogue, pool: WorkerPool) -> Any:
         pool.give_back(worker, is_good=is_good)
 
 
-def _is_sent(step: Send, worker: Conversation, dialogue: Dialogue) -> bool:
+def _is_sent(body: bytes, worker: Conversation, dialogue: Dialogue) -> bool:
     try:
-        worker.send(step.body, dialogue.deadline)
+        worker.send(body, dialogue.deadline)
     except EOFError:
         if not worker.is_waiting:
             raise
@@ -296,9 +296,9 @@ async def talk_async(dialogue: Dialogue, pool: WorkerPool) -> Any:
         await close_streams(dialogue)
 
 
-async def _is_sent_async(step: Send | Call, worker: Conversation) -> bool:
+async def _is_sent_async(body: bytes | Call, worker: Conversation) -> bool:
     try:
-        await worker.asend(step.body)  # type: ignore[union-attr]  # the first step is to send
+        await worker.asend(body)  # type: ignore[arg-type]  # the first step is to send
     except EOFError:
         if not worker.is_waiting:
             raise
@@ -308,15 +308,15 @@ async def _is_sent_async(step: Send | Call, worker: Conversation) -> bool:
     return True
 
 
-async def _carry_out(steps: Generator[Send | Call, Any, Any], worker: Conversation, dialogue: Dialogue) -> Any:
+async def _carry_out(steps: Generator[bytes | Call, Any, Any], worker: Conversation, dialogue: Dialogue) -> Any:
     given: Any = await worker.areceive()
     while True:
         try:
             step = steps.send(given)
         except StopIteration as end:
             return end.value
-        if isinstance(step, Send):
-            await worker.asend(step.body)
+        if isinstance(step, bytes):
+            await worker.asend(step)
             given = await worker.areceive()
         else:
             given = await called_async(step, dialogue)

@@ -52,6 +52,9 @@ _END_SECONDS = 5.0
 _RESTARTS = 3
 _FIRST_SPARE_FD = 10
 _CHUNK = 1 << 16
+_GLANCES = 40
+"""How often at most it is looked for an answer before it is waited for: about 40 us."""
+_LENGTH = struct.Struct("<I").pack
 
 
 class Conversation:
@@ -97,6 +100,9 @@ class Conversation:
             data = b""
         if not data:
             raise EOFError
+        length = len(data) - 4
+        if not self._buffer and 0 < length <= self._max_frame and data[:4] == _LENGTH(length):
+            return data[4:]  # as most answers come: one, and whole
         self._buffer += data
         return self._frame()
 
@@ -128,12 +134,16 @@ class Conversation:
             TimeoutError: It passed.
             EOFError: The worker is gone.
         """
-        view = memoryview(struct.pack("<I", len(body)) + body)
+        data = _LENGTH(len(body)) + body
+        sent = self._send(data)
+        if sent == len(data):
+            return
+        view = memoryview(data)[sent:]
         while view := view[self._send(view) :]:
             if not _is_ready(self._sock.fileno(), select.POLLOUT, _left(deadline)):
                 raise TimeoutError
 
-    def _send(self, view: memoryview) -> int:
+    def _send(self, view: bytes | memoryview) -> int:
         try:
             return self._sock.send(view, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
         except BlockingIOError:
@@ -149,7 +159,7 @@ class Conversation:
             TimeoutError: It passed.
             EOFError: The worker is gone.
         """
-        frame = self._frame()
+        frame = self._frame() if self._buffer else self._at_once()
         while frame is None:
             self._wait_at_most(_left(deadline))
             try:
@@ -157,6 +167,19 @@ class Conversation:
             except BlockingIOError:
                 raise TimeoutError from None
         return frame
+
+    def _at_once(self) -> bytes | None:
+        # A worker that goes on answers a cached expression in less time than it takes to be
+        # woken from another core: measured 56 us with the wait alone, 35 with a glance before
+        # it. Where other threads want the interpreter, each glance would hand it to them.
+        if not self.uses or threading.active_count() > 1:
+            return None
+        for _ in range(_GLANCES):
+            try:
+                return self._take(socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                continue
+        return None
 
     def _wait_at_most(self, seconds: float) -> None:
         # The kernel keeps the time, so that receiving is one call; whole milliseconds, so
@@ -171,7 +194,7 @@ class Conversation:
         """
         As `send`, for an event loop. The caller keeps the deadline.
         """
-        view = memoryview(struct.pack("<I", len(body)) + body)
+        view = memoryview(_LENGTH(len(body)) + body)
         while view := view[self._send(view) :]:
             await anyio.wait_writable(self._sock)
 
