@@ -54,6 +54,8 @@ _FIRST_SPARE_FD = 10
 _CHUNK = 1 << 16
 _GLANCES = 40
 """How often at most it is looked for an answer before it is waited for: about 40 us."""
+_GLANCELESS = 4
+"""How many answers are waited for at once after one did not come so soon."""
 _LENGTH = struct.Struct("<I").pack
 
 
@@ -68,13 +70,14 @@ class Conversation:
         is_waiting: Whether it waits for its next message and may have ended meanwhile.
     """
 
-    __slots__ = ("__weakref__", "_buffer", "_max_frame", "_patience_ms", "_pidfd", "_sock", "is_waiting", "uses")
+    __slots__ = ("__weakref__", "_buffer", "_glance_at", "_max_frame", "_patience_ms", "_pidfd", "_sock", "is_waiting", "uses")
 
     def __init__(self, sock: socket.socket, max_frame: int) -> None:
         self._sock = sock
         self._max_frame = max_frame
         self._buffer = bytearray()
         self._patience_ms = 0
+        self._glance_at = 1
         self._pidfd: int | None = None
         self.uses = 0
         self.is_waiting = False
@@ -171,14 +174,16 @@ class Conversation:
     def _at_once(self) -> bytes | None:
         # A worker that goes on answers a cached expression in less time than it takes to be
         # woken from another core: measured 56 us with the wait alone, 35 with a glance before
-        # it. Where other threads want the interpreter, each glance would hand it to them.
-        if not self.uses or threading.active_count() > 1:
+        # it. On the same core, or where it takes longer, they are in vain, and are left out
+        # for a while. To other threads that want the interpreter each would hand it over.
+        if self.uses < self._glance_at or threading.active_count() > 1:
             return None
         for _ in range(_GLANCES):
             try:
                 return self._take(socket.MSG_DONTWAIT)
             except BlockingIOError:
                 continue
+        self._glance_at = self.uses + _GLANCELESS
         return None
 
     def _wait_at_most(self, seconds: float) -> None:
