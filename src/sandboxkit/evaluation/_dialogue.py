@@ -76,10 +76,11 @@ class Dialogue:
 
     Attributes:
         deadline: When it has to be over, in time.monotonic(); `begin` sets it.
+        is_over: Whether it was answered, by a value or a failure.
         streams: The caller's async generators that are being read, by number.
     """
 
-    __slots__ = ("_calls", "_exposed", "bounds", "context", "deadline", "request", "streams")
+    __slots__ = ("_calls", "_exposed", "bounds", "context", "deadline", "is_over", "request", "streams")
 
     def __init__(self, mode: str, code: str, context: Prepared, exposed: Exposed, bounds: Bounds) -> None:
         self.context = context
@@ -93,6 +94,7 @@ class Dialogue:
         }
         self.streams: dict[int, AsyncIterator[Any]] = {}
         self.deadline = 0.0
+        self.is_over = False
         self._exposed = exposed
         self._calls = 0
 
@@ -113,6 +115,7 @@ class Dialogue:
         message = _message((yield pack(self.request)))
         while True:
             if "call" not in message and "next" not in message:
+                self.is_over = True
                 return self.outcome(message)
             answer = yield from self.answers(message)
             message = _message((yield pack(answer)))

@@ -201,12 +201,17 @@ def program_of(instructions: bytes) -> tuple[object, bytes]:
 
 class Conversation:
     """
-    A worker's end of the socket pair: messages with their length in front.
+    A worker's end: messages with their length in front.
+
+    Args:
+        reads: The descriptor they come by.
+        writes: The one they go by.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, reads: int = CONVERSATION, writes: int = CONVERSATION) -> None:
         from sandboxkit.evaluation._codec import dumps, unpack
 
+        self._reads, self._writes = reads, writes
         self._unpack, self._dumps = unpack, dumps
         self._rest = b""
 
@@ -222,7 +227,7 @@ class Conversation:
             data += self._more()
         length = int.from_bytes(data[:4], "little")
         if length > MAX_FRAME:
-            os._exit(0)
+            os._exit(1)
         pieces, missing = [data], 4 + length - len(data)
         while missing > 0:
             pieces.append(self._more())
@@ -232,9 +237,9 @@ class Conversation:
         return self._unpack(data[4 : 4 + length])
 
     def _more(self) -> bytes:
-        data = os.read(CONVERSATION, CHUNK)
+        data = os.read(self._reads, CHUNK)
         if not data:
-            os._exit(0)
+            os._exit(1)
         return data
 
     def write(self, message: object) -> None:
@@ -244,7 +249,7 @@ class Conversation:
         body = self._dumps(message)
         data = memoryview(LENGTH(len(body)) + body)
         while data:
-            data = data[os.write(CONVERSATION, data) :]
+            data = data[os.write(self._writes, data) :]
 
     def ask(self, message: dict[str, object]) -> object:
         """

@@ -37,10 +37,10 @@ if sys.platform != "win32":
     import fcntl
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
-__all__ = ["Conversation", "Zygote", "end_waiting", "shutdown", "zygote_pids"]
+__all__ = ["Conversation", "Zygote", "end_waiting", "shutdown", "socket_pair", "zygote_pids"]
 
 IDLE_SECONDS = 60.0
 """After how many seconds without a request and a worker a zygote ends; the next request starts another."""
@@ -65,25 +65,40 @@ class Conversation:
 
     Not for two threads or tasks at once.
 
+    Args:
+        sock: This side's end.
+        max_frame: The most bytes of one message of the worker's.
+        kill: Ends the worker. None: it sends its pidfd along with a first, empty message.
+
     Attributes:
         uses: How often it was given back.
         is_waiting: Whether it waits for its next message and may have ended meanwhile.
     """
 
-    __slots__ = ("__weakref__", "_buffer", "_glance_at", "_max_frame", "_patience_ms", "_pidfd", "_sock", "is_waiting", "uses")
+    __slots__ = (
+        "__weakref__",
+        "_buffer",
+        "_glance_at",
+        "_kill",
+        "_max_frame",
+        "_patience_ms",
+        "_pidfd",
+        "_sock",
+        "is_waiting",
+        "uses",
+    )
 
-    def __init__(self, sock: socket.socket, max_frame: int) -> None:
+    def __init__(self, sock: socket.socket, max_frame: int, kill: Callable[[], object] | None = None) -> None:
         self._sock = sock
         self._max_frame = max_frame
         self._buffer = bytearray()
         self._patience_ms = 0
         self._glance_at = 1
         self._pidfd: int | None = None
+        self._kill = kill
         self.uses = 0
         self.is_waiting = False
         _conversations.add(self)
-
-    # The worker's first frame is empty and brings its pidfd.
 
     def _take(self, flags: int = 0) -> bytes | None:
         """
@@ -94,7 +109,7 @@ class Conversation:
             EOFError: The worker is gone.
         """
         try:
-            if self._pidfd is None:
+            if self._pidfd is None and self._kill is None:
                 data, fds, _, _ = socket.recv_fds(self._sock, _CHUNK, 4, flags | socket.MSG_CMSG_CLOEXEC)
                 self._adopt(fds)
             else:
@@ -151,7 +166,7 @@ class Conversation:
             return self._sock.send(view, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
         except BlockingIOError:
             return 0
-        except ConnectionError:
+        except OSError:  # it ended, or belongs to the process this one was forked from
             raise EOFError from None
 
     def receive(self, deadline: float) -> bytes:
@@ -231,6 +246,8 @@ class Conversation:
         Kills the worker, whatever it does, and lets go of it.
         """
         self._sock.close()
+        if self._kill is not None:
+            self._kill()
         fd, self._pidfd = self._pidfd, None
         if fd is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -242,9 +259,17 @@ class Conversation:
         Lets go without killing: what a forked child does with its parent's workers.
         """
         self._sock.close()
+        self._kill = None
         fd, self._pidfd = self._pidfd, None
         if fd is not None:
             os.close(fd)
+
+
+def socket_pair() -> tuple[socket.socket, socket.socket]:
+    """
+    Our end of a new conversation, and the worker's.
+    """
+    return socket.socketpair()
 
 
 def _left(deadline: float) -> float:
