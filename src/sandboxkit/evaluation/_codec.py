@@ -23,7 +23,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["MAX_DEPTH", "CodecError", "Encoder", "decode", "dumps", "loads", "pack", "printable", "unpack"]
+__all__ = [
+    "MAX_DEPTH",
+    "CodecError",
+    "Encoder",
+    "decode",
+    "dumps",
+    "loads",
+    "pack",
+    "printable",
+    "printable_line",
+    "unpack",
+]
 
 MAX_DEPTH = 64
 """How deep lists, dicts and the like may nest."""
@@ -46,6 +57,13 @@ def printable(text: str) -> str:
     *text* shortened, and without characters that would act on a terminal.
     """
     return "".join(char if char.isprintable() else "?" for char in text[:MAX_TEXT])
+
+
+def printable_line(text: str) -> str:
+    """
+    As `printable`, for a line of a source: a column of it stays where it was.
+    """
+    return printable(text.replace("\t", " "))
 
 
 class CodecError(Exception):

@@ -27,6 +27,18 @@ if TYPE_CHECKING:
 __all__ = ["Bounds", "Call", "Dialogue"]
 
 
+HINTS = {
+    "AttributeError": "values have the attributes of a table by type; expose() those of a type of yours",
+    "HostError": "what it raised stays with you: catch or log it there",
+    "NameError": "hand it in by the context or functions=",
+    "RecursionError": "a snippet has the stack of one expression: loop instead",
+    "ReferenceError": "hand it in by the context or functions=",
+}
+"""By the name of an exception of a snippet's, what helps its author or whoever calls."""
+_OR_DEFAULT = "hand it in, or add | default(...) to the field"
+TEMPLATE_HINTS = dict.fromkeys(("AttributeError", "IndexError", "KeyError", "NameError", "ReferenceError"), _OR_DEFAULT)
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """
@@ -187,8 +199,10 @@ class Dialogue:
         if kind == "syntax":
             return SafeEvalSyntaxError(clean(message["text"]), line, column, clean(message["source"]))
         if kind == "host":
-            return SafeEvalError("HostError", clean(message["text"]), line)
-        return SafeEvalError(clean(message["type"]), clean(message["text"]), line)
+            return SafeEvalError("HostError", clean(message["text"]), line, HINTS["HostError"])
+        found = clean(message["type"])
+        hints = {**HINTS, **TEMPLATE_HINTS} if self.request["mode"] == "template" else HINTS
+        return SafeEvalError(found, clean(message["text"]), line, hints.get(found, ""))
 
     def late(self) -> SafeEvalTimeoutError:
         """
