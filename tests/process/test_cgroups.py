@@ -12,6 +12,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import asdict, replace
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,21 +46,22 @@ def leaves(broker: int | None) -> list[str]:
     The groups of that broker; other tests have brokers too.
     """
     return sorted(
-        str(path)
+        f"{base}/{name}"
         for row in FOUND.hierarchies
         for base in bases(row, broker)
-        for path in Path(base).iterdir()
-        if path.name.startswith("sandboxkit-") and path.name.split("-")[2:3] == [str(broker)]
+        for name in next(os.walk(base), ("", [], []))[1]
+        if name.startswith("sandboxkit-") and name.split("-")[2:3] == [str(broker)]
     )
 
 
 def bases(row: Hierarchy, broker: int | None) -> list[str]:
     """
-    Where that broker makes its groups in that hierarchy.
+    Where that broker makes its groups in that hierarchy. systemd may be removing them.
     """
     if not row.scope:
         return [row.base]
-    return [str(path) for path in Path(row.base, "user.slice").rglob(f"sandboxkit-*-{broker}-*.scope")]
+    found = (directory for directory, _, _ in os.walk(f"{row.base}/user.slice"))
+    return [directory for directory in found if fnmatch(directory, f"*/sandboxkit-*-{broker}-*.scope")]
 
 
 def groups(found: Cgroups = FOUND, required: dict[Control, Grade] | None = None, **limits: Any) -> ControlGroups:
@@ -269,7 +271,8 @@ async def test_a_killed_application_leaves_no_group(is_broker_killed: bool) -> N
             os.kill(broker, signal.SIGKILL)
         process.kill()
     if is_broker_killed:
-        assert all(map(os.path.exists, made))
+        if not any(row.scope for row in FOUND.hierarchies):  # systemd needs no next broker
+            assert all(map(os.path.exists, made))
         shutdown()  # the next broker cleans up
         time.sleep(1)
         assert (await run(plan("true", groups()))).exit_code == 0
