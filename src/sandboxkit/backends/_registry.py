@@ -40,7 +40,7 @@ _SEATBELT_PRIORITY = 100
 _DOCKER_PRIORITY = 20
 _NAME = re.compile(r"[a-z][a-z0-9._-]{0,63}")
 _RESERVED = frozenset({"direct"})
-_DETECT_SECONDS = 10.0
+_DETECT_SECONDS = 30.0
 _PATIENCE = 60.0
 _RETRY_SECONDS = 30.0
 """How long it is believed that a backend is unavailable: memory may have been short."""
