@@ -53,6 +53,11 @@ _WRITING = frozenset(
         "-sSLo",
         "-fsSLo",
         "-qO",
+        "-out",
+        "-fls",
+        "-fprint",
+        "-fprint0",
+        "-fprintf",
     )
 )
 _WRITING_ATTACHED = re.compile(r"of=|-[a-zA-Z]*[oOt](?=[/~.])|--(?:output|output-document|target-directory|out)=")
@@ -83,6 +88,8 @@ class FloorRow(_Row):
     """Some argument names a path of this class."""
     destination: str = ""
     """The last operand, or the value of an option that names a file to write, is a path of this class."""
+    output: str = ""
+    """The value of an option that names a file to write is a path of this class."""
     origin: str = ""
     """Some operand that is not where the rest goes is a path of this class."""
     writes: str = ""
@@ -115,6 +122,7 @@ class FloorRow(_Row):
             or self.arguments
             or self.operands
             or self.destination
+            or self.output
             or self.origin
             or self.writes
             or self.reads
@@ -130,7 +138,7 @@ class FloorRow(_Row):
         """
         The class of paths that its arguments are compared with, or nothing.
         """
-        return self.operands or self.destination or self.origin
+        return self.operands or self.destination or self.output or self.origin
 
 
 class Programs(_Row):
@@ -327,6 +335,7 @@ class Floor:
             return True
         named = self.mentions.without(name, arguments)
         named = tuple(_destinations(named)) if row.destination else named
+        named = tuple(_outputs(named)) if row.output else named
         named = _origins(named) if row.origin else named
         if context.platform in _CARELESS:
             named += tuple(word.lower() for word in named)
@@ -429,6 +438,13 @@ def _destinations(arguments: tuple[str, ...]) -> Iterator[str]:
     """
     if arguments and "://" not in arguments[-1]:
         yield arguments[-1]
+    yield from _outputs(arguments)
+
+
+def _outputs(arguments: tuple[str, ...]) -> Iterator[str]:
+    """
+    The values of the options that name a file or directory to write.
+    """
     for place, argument in enumerate(arguments):
         if argument in _WRITING and place + 1 < len(arguments):
             yield arguments[place + 1]
