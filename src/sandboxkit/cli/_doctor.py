@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from sandboxkit.backends import PLUGIN_PRIORITY, SandboxRegistry, default_registry, list_sandbox_backends
-from sandboxkit.backends._plugins import plugin_backends
+from sandboxkit.backends import SandboxRegistry, default_registry, list_sandbox_backends
 from sandboxkit.cli._exit import Exit
 from sandboxkit.cli._machine import machine, own_code_inside
 from sandboxkit.cli._output import enforcement_table, printable, say, table
@@ -52,8 +51,7 @@ def _with_plugins(names: Sequence[str]) -> tuple[SandboxRegistry, dict[str, str]
     registry, problems = SandboxRegistry.default(), {}
     for name in dict.fromkeys(names):
         try:
-            for backend, priority in plugin_backends(name):
-                registry.register(backend, min(priority, PLUGIN_PRIORITY))
+            registry.load_plugin(name)
         except PluginError as exc:
             problems[name] = str(exc)
     return registry, problems
