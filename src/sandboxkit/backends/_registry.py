@@ -64,12 +64,15 @@ class Selection:
         detection: What it found, for this spec.
         enforcement: What it enforces for this spec, lowered by the attack.
         verification: What the attack found.
+        others: Why each of the other backends was not taken: what it lacks, or that this
+            one is preferred.
     """
 
     backend: SandboxBackend
     detection: Detection
     enforcement: Enforcement
     verification: Verification
+    others: Mapping[str, str] = field(default_factory=dict)
 
     @contextlib.asynccontextmanager
     async def open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
@@ -360,7 +363,9 @@ class SandboxRegistry:
                 is_any_available = True
                 reasons[entry.name] = _missing(found.missing)
             else:
-                return Selection(entry.backend, found.detection, found.enforcement, found.verification)
+                later = self._entries[self._entries.index(entry) + 1 :]
+                others = {**reasons, **dict.fromkeys((one.name for one in later), f"{entry.name} is preferred")}
+                return Selection(entry.backend, found.detection, found.enforcement, found.verification, others)
         raise EnforcementError(reasons) if is_any_available else NoBackendError({**reasons, **_without_mechanism()})
 
     @contextlib.asynccontextmanager
