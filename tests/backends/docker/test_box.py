@@ -182,7 +182,7 @@ async def test_a_copied_workspace_stays_in_the_container(python_image: str, ws: 
     (ws / "link").symlink_to("dir/file")
     (ws / "secret").write_text("secret")
     spec = SandboxSpec.workspace_write(ws, allow_degraded=DEGRADED).model_copy()
-    fields = spec.model_dump()
+    fields = spec.model_dump(exclude_unset=True)
     fields["filesystem"]["deny"] = (str(ws / "secret"),)
     spec = SandboxSpec(**fields)
     async with DockerBackend(python_image, workspace="copy").open(spec) as box:
