@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib.abc
 import os
 import signal
+import socket
 import sys
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 POSIX_MODULES = frozenset(
-    "crypt fcntl grp nis ossaudiodev posix pty pwd resource spwd syslog termios tty landlock pyseccomp".split()
+    """
+    crypt curses fcntl grp nis ossaudiodev posix pty pwd readline resource spwd syslog termios tty
+    landlock pyseccomp
+    """.split()
 )
 """Those of the standard library, and the packages this project takes on Linux only."""
 
@@ -35,8 +39,14 @@ POSIX_NAMES = frozenset(
     pipe2 posix_spawn posix_spawnp register_at_fork sched_getaffinity setegid seteuid setgid setgroups setpgid setresuid
     setreuid setsid setuid splice statvfs tcgetpgrp tcsetpgrp ttyname uname wait3 wait4 waitid
     WEXITSTATUS WIFEXITED WIFSIGNALED WIFSTOPPED WTERMSIG
+    F_LOCK O_ACCMODE O_DSYNC O_SYNC P_ALL P_PIDFD RTLD_NOW SCHED_OTHER WCONTINUED WCOREDUMP WUNTRACED
+    chroot confstr copy_file_range ctermid fchdir fdatasync fpathconf fstatvfs getloadavg getpriority getresgid
+    getresuid getxattr killpg lchflags listxattr lockf major makedev minor nice pathconf posix_fadvise
+    posix_fallocate pread preadv pwrite pwritev readv removexattr sched_setaffinity sched_yield sendfile setgroups
+    setpriority setregid setresgid setxattr sync sysconf tcsetpgrp wait writev
     """.split()
 )
+SOCKET_NAMES = ("AF_NETLINK", "AF_PACKET", "AF_VSOCK", "SCM_RIGHTS", "recv_fds", "send_fds")
 SIGNALS = ("SIGKILL", "SIGCHLD", "SIGHUP", "SIGXCPU", "SIGUSR1", "pthread_sigmask")
 
 
@@ -98,6 +108,9 @@ def become_windows() -> None:
     for name in POSIX_NAMES:
         if hasattr(os, name):
             delattr(os, name)
+    for name in SOCKET_NAMES:
+        if hasattr(socket, name):
+            delattr(socket, name)
     for name in SIGNALS:
         if hasattr(signal, name):
             delattr(signal, name)

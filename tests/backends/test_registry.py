@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -228,6 +229,24 @@ class Hangs(RawBwrap):
         raise AssertionError
 
 
+class Blocks(RawBwrap):
+    async def detect(self, spec: SandboxSpec | None = None) -> Detection:
+        time.sleep(3)
+        raise AssertionError
+
+
+class Exits(RawBwrap):
+    async def detect(self, spec: SandboxSpec | None = None) -> Detection:
+        raise SystemExit(3)
+
+
+class ExitsInTheBox(RawBwrap):
+    @asynccontextmanager
+    async def open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
+        raise SystemExit(3)
+        yield
+
+
 class Answers(RawBwrap):
     async def detect(self, spec: SandboxSpec | None = None) -> Detection:
         return True  # type: ignore[return-value]  # what a careless author may do
@@ -248,6 +267,9 @@ class Opens(RawBwrap):
 BROKEN: list[tuple[type[RawBwrap], str]] = [
     (Raises, "detect() raised ZeroDivisionError: oops"),
     (Hangs, "detect() did not answer within 0.2 s"),
+    (Blocks, "detect() did not answer within 0.2 s"),
+    (Exits, "detect() raised SystemExit: 3"),
+    (ExitsInTheBox, "the backend ends the process"),
     (Answers, "detect() returned bool"),
     (Claims, "the backend raised KeyError: 'fs'"),
     (Opens, "the attack that verifies it could not be carried out: the backend raised ZeroDivisionError: oops"),

@@ -73,6 +73,7 @@ def test_an_unknown_plugin_is_named_with_those_there_are(install: Callable[[str,
 
 BROKEN = [
     ("raise ImportError('no kernel')", "loading plugin_fire failed: ImportError: no kernel"),
+    ("raise SystemExit('bye')", "loading plugin_fire failed: SystemExit: bye"),
     ("", "it has no hook sandboxkit_register_backends"),
     ("def sandboxkit_register_backends():\n    return []\n", "it has no hook"),
     (HEAD + "@hookimpl\ndef sandboxkit_register_backends():\n    return None\n", "or that returned None"),
@@ -91,7 +92,7 @@ BROKEN = [
     (HEAD + "@hookimpl\ndef sandboxkit_register_backend():\n    return []\n", "sandboxkit_register_backend"),
     (
         HEAD + "@hookimpl\ndef sandboxkit_register_backends():\n    return [RawBwrap(called='bubblewrap')]\n",
-        "registered already",
+        "plug-in 'fire': its backend 'bubblewrap': a backend of this name is registered already",
     ),
     (
         HEAD + "@hookimpl\ndef sandboxkit_register_backends():\n    return [RawBwrap(called='Loud Name')]\n",

@@ -109,5 +109,8 @@ def test_no_plugin_is_loaded_that_is_not_allowed(cli: Cli, plugins: dict[str, st
     done = cli("backends", env=plugins)
     assert done.returncode == 0
     assert b"slow" not in done.stdout
-    text = cli("backends", "--allow", "broken", env=plugins).stdout.decode()
+    text = cli("backends", "--allow", "broken", "--allow", "lying", env=plugins).stdout.decode()
+    assert "a default spec is run by: " in text
+    assert "lying lacks: " in text
+    assert "the attack wrote a file outside" in text
     assert "not loaded: plug-in 'broken': loading plugin_broken failed: RuntimeError: out of order" in text

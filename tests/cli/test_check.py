@@ -60,6 +60,8 @@ def test_explain_says_the_plan_and_what_would_hold(cli: Cli, tmp_path: Path) -> 
     assert "1 | npm install" in out
     assert f"mount     bind {tmp_path}/out" in out
     assert "fs.write" in out
+    assert "taken: bubblewrap" in out
+    assert "not taken: docker: bubblewrap is preferred" in out
     found = record(cli("explain", "--json", "--", "npm", "install"))
     assert found["status"] == "explained"
     assert found["backend"]

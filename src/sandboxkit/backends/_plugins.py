@@ -29,7 +29,7 @@ def plugin_backends(name: str) -> tuple[tuple[SandboxBackend, int], ...]:
         return tuple(_offered(name, point.load()))
     except PluginError:
         raise
-    except Exception as exc:
+    except (Exception, SystemExit) as exc:
         raise PluginError(name, f"loading {point.value} failed: {type(exc).__name__}: {exc}") from exc
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 import anyio
 
+from sandboxkit.backends._aside import aside
 from sandboxkit.backends._contract import PIPE, BoxProcess, Detection, Sandbox, SandboxBackend
 from sandboxkit.backends._obstacles import obstacle
 from sandboxkit.backends._once import Once
@@ -42,6 +43,7 @@ _NAME = re.compile(r"[a-z][a-z0-9._-]{0,63}")
 _RESERVED = frozenset({"direct"})
 _DETECT_SECONDS = 30.0
 _PATIENCE = 60.0
+_ATTACK_SECONDS = 30.0
 _RETRY_SECONDS = 30.0
 """How long it is believed that a backend is unavailable: memory may have been short."""
 _NO_MECHANISM = (
@@ -62,12 +64,15 @@ class Selection:
         detection: What it found, for this spec.
         enforcement: What it enforces for this spec, lowered by the attack.
         verification: What the attack found.
+        others: Why each of the other backends was not taken: what it lacks, or that this
+            one is preferred.
     """
 
     backend: SandboxBackend
     detection: Detection
     enforcement: Enforcement
     verification: Verification
+    others: Mapping[str, str] = field(default_factory=dict)
 
     @contextlib.asynccontextmanager
     async def open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
@@ -292,9 +297,21 @@ class SandboxRegistry:
         registry = cls()
         registry._entries = _builtin()
         for name in plugins:
-            for backend, priority in plugin_backends(name):
-                registry.register(backend, min(priority, PLUGIN_PRIORITY))
+            registry.load_plugin(name)
         return registry
+
+    def load_plugin(self, name: str) -> None:
+        """
+        Adds the backends of the plug-in *name*, after every built-in one. Runs its code.
+
+        Raises:
+            PluginError: It is missing or broken, or a name of its backends is taken.
+        """
+        for backend, priority in plugin_backends(name):
+            try:
+                self.register(backend, min(priority, PLUGIN_PRIORITY))
+            except PluginError as exc:
+                raise PluginError(name, f"its backend {exc.plugin!r}: {exc.problem}") from exc
 
     def register(self, backend: SandboxBackend, priority: int = 0) -> None:
         """
@@ -347,7 +364,9 @@ class SandboxRegistry:
                 is_any_available = True
                 reasons[entry.name] = _missing(found.missing)
             else:
-                return Selection(entry.backend, found.detection, found.enforcement, found.verification)
+                later = self._entries[self._entries.index(entry) + 1 :]
+                others = {**reasons, **dict.fromkeys((one.name for one in later), f"{entry.name} is preferred")}
+                return Selection(entry.backend, found.detection, found.enforcement, found.verification, others)
         raise EnforcementError(reasons) if is_any_available else NoBackendError({**reasons, **_without_mechanism()})
 
     @contextlib.asynccontextmanager
@@ -428,7 +447,7 @@ class _Entry:
             return _Judgement(fresh, enforcement, enforcement.missing(spec.requirements()), verified)
         except SpecError:
             raise
-        except Exception as exc:  # noqa: BLE001 - a broken backend must not stop the others
+        except (Exception, SystemExit) as exc:  # noqa: BLE001 - a broken backend must not stop the others
             return _Judgement(_broken(f"enforcement() raised {type(exc).__name__}: {exc}"))
 
     async def _verified(self, found: Detection, which: Literal["", "listed"]) -> Verification:
@@ -440,35 +459,61 @@ class _Entry:
         if known is not None:
             with contextlib.suppress(ValueError):
                 return Verification.from_dict(known, (Control.NET_ALLOWLIST,) if which else VERIFIED)
-        from sandboxkit.backends._verify import attack, attack_listed
-
-        verified = await (attack_listed if which else attack)(self.backend)
+        verified = await self._attacked(which)
         if circumstances and not verified.failure and not _is_passing(verified):
             remember(kind, verified.to_dict(), circumstances)
         return verified
+
+    async def _attacked(self, which: Literal["", "listed"]) -> Verification:
+        from sandboxkit.backends._verify import attack, attack_listed
+
+        attacked = attack_listed if which else attack
+        if self._is_own:
+            return await attacked(self.backend)
+        try:
+            return await aside(lambda: attacked(self.backend), _ATTACK_SECONDS)
+        except TimeoutError:
+            return Verification(failure=f"the backend blocks its thread for more than {_ATTACK_SECONDS:g} s")
+        except SystemExit:
+            return Verification(failure="the backend ends the process (SystemExit)")
+
+    @property
+    def _is_own(self) -> bool:
+        return type(self.backend).__module__.startswith(f"{__package__}.")
 
     def _circumstances(self, found: Detection) -> str:
         """
         What the findings depend on; empty where they are not to be remembered, as for
         backends that are not this library's own.
         """
-        kind = type(self.backend)
-        is_own = kind.__module__.startswith(f"{__package__}.")
-        fingerprint = found.facts.fingerprint() if is_own else ""
-        return fingerprint and f"{kind.__qualname__} {fingerprint}"
+        fingerprint = found.facts.fingerprint() if self._is_own else ""
+        return fingerprint and f"{type(self.backend).__qualname__} {fingerprint}"
 
     async def _detect(self, spec: SandboxSpec | None, timeout: float) -> Detection:  # noqa: ASYNC109 - one of its own
         try:
-            with anyio.move_on_after(timeout):
-                found: object = await (self.backend.detect() if spec is None else self.backend.detect(spec))
-                return found if isinstance(found, Detection) else _broken(f"detect() returned {type(found).__name__}")
+            found: object = await self._asked(spec, timeout)
+            return found if isinstance(found, Detection) else _broken(f"detect() returned {type(found).__name__}")
+        except TimeoutError:
+            return _broken(f"detect() did not answer within {timeout:g} s")
         except SpecError:
             if spec is not None:
                 raise
             return _broken("detect() refuses a spec nobody gave")
-        except Exception as exc:  # noqa: BLE001 - a broken backend must not stop the others
+        except (Exception, SystemExit) as exc:  # noqa: BLE001 - a broken backend must not stop the others
             return _broken(f"detect() raised {type(exc).__name__}: {exc}")
-        return _broken(f"detect() did not answer within {timeout:g} s")
+
+    async def _asked(self, spec: SandboxSpec | None, timeout: float) -> object:  # noqa: ASYNC109 - passed on
+        """
+        What `detect` answers. The first time it is somebody else's code that nobody has
+        seen to come back, so that is asked in a thread of its own.
+
+        Raises:
+            TimeoutError: It took too long.
+        """
+        if spec is None and not self._is_own:
+            return await aside(self.backend.detect, timeout)
+        with anyio.fail_after(timeout):
+            return await (self.backend.detect() if spec is None else self.backend.detect(spec))
 
     async def status(self, spec: SandboxSpec, timeout: float) -> BackendStatus:  # noqa: ASYNC109 - passed on
         try:

@@ -77,6 +77,10 @@ def _explanation(found: Explanation) -> Iterator[str]:
         )
     if found.enforcement:
         yield enforcement_table(found.enforcement)
+    if found.others:
+        yield f"taken: {found.backend}\n" + "\n".join(
+            f"not taken: {name}: {printable(reason)}" for name, reason in found.others.items()
+        )
 
 
 def _decision(evaluation: PolicyEvaluation) -> str:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from sandboxkit.backends import PLUGIN_PRIORITY, SandboxRegistry, default_registry, list_sandbox_backends
-from sandboxkit.backends._plugins import plugin_backends
+from sandboxkit.backends import SandboxRegistry, default_registry, list_sandbox_backends
 from sandboxkit.cli._exit import Exit
 from sandboxkit.cli._machine import machine, own_code_inside
 from sandboxkit.cli._output import enforcement_table, printable, say, table
@@ -30,7 +29,8 @@ __all__ = ["backends", "doctor"]
 
 def backends(options: argparse.Namespace, report: Report) -> int:
     """
-    Prints one line for each backend, those of the allowed plug-ins too. A plug-in that
+    Prints one line for each backend, those of the allowed plug-ins too, which of them a default
+    spec is run by, and what the other available ones lack for that. A plug-in that
     cannot be loaded is named with its reason and changes nothing for the others; it ends with
     1 then.
     """
@@ -38,6 +38,8 @@ def backends(options: argparse.Namespace, report: Report) -> int:
     found = anyio.run(registry.list)
     if not report.is_json:
         say(_overview(found))
+        for line in _taken(found):
+            say(line)
         for problem in problems.values():
             say(f"\nnot loaded: {printable(problem)}")
     code = Exit.FOUND_WANTING if problems else Exit.DONE
@@ -52,8 +54,7 @@ def _with_plugins(names: Sequence[str]) -> tuple[SandboxRegistry, dict[str, str]
     registry, problems = SandboxRegistry.default(), {}
     for name in dict.fromkeys(names):
         try:
-            for backend, priority in plugin_backends(name):
-                registry.register(backend, min(priority, PLUGIN_PRIORITY))
+            registry.load_plugin(name)
         except PluginError as exc:
             problems[name] = str(exc)
     return registry, problems
@@ -122,6 +123,18 @@ def _overview(found: tuple[BackendStatus, ...]) -> str:
         for status in found
     ]
     return table(("backend", "priority", "available", "because", "remedy"), rows)
+
+
+def _taken(found: tuple[BackendStatus, ...]) -> list[str]:
+    """
+    Which backend runs a spec that asks for nothing in particular, and why no other.
+    """
+    taken = next((status.name for status in found if status.available and not status.missing), "none")
+    lacking = (status for status in found if status.available and status.missing)
+    return [
+        f"\na default spec is run by: {taken}",
+        *(f"{status.name} lacks: {printable('; '.join(status.missing))}" for status in lacking),
+    ]
 
 
 def _details(status: BackendStatus) -> str:

@@ -30,6 +30,7 @@ class Explanation:
         enforcement: What would be enforced, or None.
         refusals: Why it would not run: by backend, or under `policy`, `approval`,
             `isolation` or `program`.
+        others: Why each of the other backends would not be taken, where one is.
     """
 
     evaluation: PolicyEvaluation
@@ -39,6 +40,7 @@ class Explanation:
     plan: LaunchPlan | None = None
     enforcement: Enforcement | None = None
     refusals: Mapping[str, str] = field(default_factory=dict)
+    others: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -54,4 +56,5 @@ class Explanation:
             "plan": self.plan.to_dict() if self.plan else None,
             "enforcement": self.enforcement.to_dict() if self.enforcement else None,
             "refusals": dict(self.refusals),
+            "others": dict(self.others),
         }

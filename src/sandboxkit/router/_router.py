@@ -9,7 +9,7 @@ import functools
 import math
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from sandboxkit.approval import decide, default_folder, grant_for, permits
@@ -137,6 +137,10 @@ class _Boxed:
         return self.selection.enforcement
 
     @property
+    def others(self) -> Mapping[str, str]:
+        return self.selection.others
+
+    @property
     def plan(self) -> LaunchPlan:
         with _translated(self.backend):
             return self.selection.backend.plan(self.invocation, self.task.spec, self.selection.detection.facts)
@@ -188,6 +192,7 @@ class _Unboxed:
     mode: Literal["direct", "unsandboxed"]
     backend: str = "direct"
     enforcement: Enforcement = ENFORCEMENT
+    others: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def plan(self) -> LaunchPlan:
@@ -399,7 +404,9 @@ class AutoSandboxRouter:
             return Explanation(evaluation, "refused", task.spec, refusals={"policy": evaluation.reason})
         try:
             way = await self._way(task)
-            found = Explanation(evaluation, way.mode, task.spec, way.backend, way.plan, way.enforcement)
+            found = Explanation(
+                evaluation, way.mode, task.spec, way.backend, way.plan, way.enforcement, others=way.others
+            )
         except (NoBackendError, EnforcementError) as exc:
             return Explanation(evaluation, "refused", task.spec, refusals=exc.reasons)
         except IsolationError as exc:

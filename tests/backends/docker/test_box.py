@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 from tests.backends.docker.conftest import DEGRADED, own_containers
+from tests.backends.raw_bwrap import RawBwrap, only
 
+from sandboxkit.backends import Detection, SandboxRegistry
 from sandboxkit.backends.docker import DockerBackend
 from sandboxkit.errors import BackendError, CommandFailedError, EnforcementError, ProgramNotFoundError
 from sandboxkit.model import Control, FilesystemPolicy, Grade, Limits, SandboxSpec, Termination
@@ -180,7 +182,7 @@ async def test_a_copied_workspace_stays_in_the_container(python_image: str, ws: 
     (ws / "link").symlink_to("dir/file")
     (ws / "secret").write_text("secret")
     spec = SandboxSpec.workspace_write(ws, allow_degraded=DEGRADED).model_copy()
-    fields = spec.model_dump()
+    fields = spec.model_dump(exclude_unset=True)
     fields["filesystem"]["deny"] = (str(ws / "secret"),)
     spec = SandboxSpec(**fields)
     async with DockerBackend(python_image, workspace="copy").open(spec) as box:
@@ -291,3 +293,24 @@ async def test_memory_files_are_of_a_size(backend: DockerBackend, ws: Path) -> N
         sizes = (await box.run(fill)).text().split()
     assert len(sizes) == 3
     assert all(int(size) <= 8 << 20 for size in sizes)
+
+
+async def test_it_is_taken_where_the_backends_above_are_missing_or_hold_less(
+    backend: DockerBackend, spec: SandboxSpec
+) -> None:
+    above = RawBwrap(claim=only(limits_memory=Grade.PARTIAL), called="above")
+    registry = SandboxRegistry()
+    registry.register(backend, 20)
+    registry.register(above, 100)
+    assert (await registry.active(spec)).backend is above
+    bounded = SandboxSpec(**{**spec.model_dump(exclude_unset=True), "limits": {"memory_bytes": 64 << 20}})
+    taken = await registry.active(bounded)
+    assert taken.backend is backend
+    assert "limits.memory is partial" in taken.others["above"]
+    above.found = Detection(False, "it is not here", "install it")
+    registry.forget()
+    taken = await registry.active(spec)
+    assert taken.backend is backend
+    assert "it is not here" in taken.others["above"]
+    async with taken.open(spec) as box:
+        assert (await box.run(["true"])).backend == "docker"
