@@ -148,7 +148,7 @@ def commands(url: str, ws: Path) -> dict[str, tuple[list[str], str]]:
             "42",
         ),
         "npm": (
-            ["sh", "-c", f"cd /tmp && npm install --loglevel=error --cafile={ws}/ca.pem --no-audit --no-fund --fetch-retries=0 --registry={url}/npm/ demo && node -p 'require(\"demo\")'"],
+            ["sh", "-c", f"cd /tmp && npm install --silent --cafile={ws}/ca.pem --no-audit --no-fund --fetch-retries=0 --registry={url}/npm/ demo && node -p 'require(\"demo\")'"],
             "42",
         ),
         "git": (["sh", "-c", f"git clone -q {url}/demo.git /tmp/clone && cat /tmp/clone/file"], "42"),

@@ -30,7 +30,7 @@ def enforcement(spec: SandboxSpec, facts: DockerFacts) -> Enforcement:
             Control.FS_DENY_INSIDE_ALLOW: _deny(facts),
             Control.FS_OVERLAY: _absent("no layer that is shown as changes; a copied workspace comes nearest"),
             Control.NET_NONE: _network(spec),
-            Control.NET_ALLOWLIST: _absent("no egress proxy in this version"),
+            Control.NET_ALLOWLIST: _absent("no listener of a container is handed out in this version"),
             Control.PROCESS_ISOLATION: _isolation(facts),
             Control.PROCESS_KILL_TREE: _kill_tree(facts),
             Control.PROCESS_NESTED_USERNS: _nested(spec, facts),
@@ -76,7 +76,7 @@ def _deny(facts: DockerFacts) -> ControlState:
 
 
 def _network(spec: SandboxSpec) -> ControlState:
-    if spec.network.mode != "none":
+    if spec.network.mode == "host":
         return _absent("the spec asks for the host's network")
     return _enforced(
         "network namespace with nothing but its own loopback; a socket file in a named directory stays one"
