@@ -113,9 +113,11 @@ def test_what_a_box_lets_through_is_said() -> None:
 
 
 def test_listed_hosts_are_named() -> None:
-    network = NetworkPolicy(allow_hosts=("pypi.org",), ask_hosts=("*.example.com",), deny_hosts=("a.example.com",))
+    network = NetworkPolicy(
+        allow_hosts=("packages.example.org",), ask_hosts=("*.example.com",), deny_hosts=("a.example.com",)
+    )
     text = shown(replace(REQUEST, spec=SandboxSpec(network=network)))
-    assert "network    only pypi.org, *.example.com (asks again)" in text
+    assert "network    only packages.example.org, *.example.com (asks again)" in text
     nothing = SandboxSpec(network=NetworkPolicy(mode="listed"))
     assert "network    only a proxy that lets nothing through" in shown(replace(REQUEST, spec=nothing))
 

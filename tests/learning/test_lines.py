@@ -40,7 +40,7 @@ def test_a_switch_is_set_and_nothing_else_changes() -> None:
     [
         (None, False),
         ('network.mode = "host"', False),
-        ('network.allow_hosts = ["pypi.org:443"]', True),
+        ('network.allow_hosts = ["packages.example.org:443"]', True),
         ('network.permit_networks = ["10.0.0.0/8"]', False),
         ('filesystem.read = ["/network"]', True),
         ("process.allow_nested_userns = true", True),

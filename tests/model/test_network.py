@@ -10,7 +10,7 @@ from sandboxkit import EgressPolicy, EgressRule, NetworkPolicy, SandboxSpec, Spe
 from sandboxkit.guard import canonical_url
 from sandboxkit.model import Control, Grade
 
-PYPI = NetworkPolicy(allow_hosts=("pypi.org:443", "*.pythonhosted.org"))
+PYPI = NetworkPolicy(allow_hosts=("packages.example.org:443", "*.files.example.org"))
 
 
 def test_naming_a_list_lists_hosts() -> None:
@@ -62,17 +62,17 @@ def test_it_survives_a_file(tmp_path: object) -> None:
 
 
 def test_two_lists_both_must_allow() -> None:
-    other = NetworkPolicy(allow_hosts=("**.pythonhosted.org",), ask_hosts=("pypi.org",))
+    other = NetworkPolicy(allow_hosts=("**.files.example.org",), ask_hosts=("packages.example.org",))
     both = PYPI.tighten(other)
     policy = EgressPolicy.of_network(both)
     decided = {
         host: policy.decide_tunnel(host, 443).action
-        for host in ("pypi.org", "files.pythonhosted.org", "a.b.pythonhosted.org", "example.org")
+        for host in ("packages.example.org", "a.files.example.org", "a.b.files.example.org", "example.org")
     }
     assert decided == {
-        "pypi.org": "ask",
-        "files.pythonhosted.org": "allow",
-        "a.b.pythonhosted.org": "deny",
+        "packages.example.org": "ask",
+        "a.files.example.org": "allow",
+        "a.b.files.example.org": "deny",
         "example.org": "deny",
     }
     assert both == other.tighten(PYPI)
