@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,11 @@ import anyio
 import pytest
 
 from sandboxkit import EgressPolicy, NetworkPolicy, SandboxSpec
-from sandboxkit.backends.bubblewrap import BubblewrapBackend
+from sandboxkit.backends._way_out import WayOut
+from sandboxkit.backends.bubblewrap import BubblewrapBackend, BubblewrapFacts
 from sandboxkit.egress import EgressProxy
+from sandboxkit.errors import SetupError
+from sandboxkit.model import Control, Grade
 from sandboxkit.process import interpreter
 
 if TYPE_CHECKING:
@@ -330,7 +334,8 @@ async def test_a_started_command_reports_too() -> None:
 KILLED = """
 import anyio, os, sys
 from sandboxkit import NetworkPolicy, SandboxSpec
-from sandboxkit.backends.bubblewrap import BubblewrapBackend
+from sandboxkit.backends._way_out import WayOut
+from sandboxkit.backends.bubblewrap import BubblewrapBackend, BubblewrapFacts
 
 async def resolver(host, port):
     return ["127.0.0.2"]
@@ -383,3 +388,33 @@ async def test_the_command_is_told_the_proxy_and_nothing_overrides_it() -> None:
     assert told["JAVA_TOOL_OPTIONS"].startswith("-Xmx1g -Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=61080 ")
     assert told["NODE_USE_ENV_PROXY"] == "1"
     assert "https_proxy=" in plain.text()
+
+
+async def test_a_proxy_that_fails_ends_the_box_and_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(_self: WayOut, fd: int) -> None:
+        os.close(fd)
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(WayOut, "serve", fails)
+    async with box(network(1)) as inside:
+        with anyio.fail_after(30), pytest.raises(SetupError, match="the proxy of the box failed: out of order"):
+            await inside.run(["sleep", "60"])
+
+
+async def test_without_the_extra_it_is_absent_with_the_remedy() -> None:
+    backend = BubblewrapBackend()
+    spec = SandboxSpec.isolated(network=network(1))
+    facts = (await backend.detect(spec)).facts
+    assert isinstance(facts, BubblewrapFacts)
+    claim = backend.enforcement(spec, replace(facts, has_proxy=False))
+    assert claim.grade(Control.NET_ALLOWLIST) is Grade.ABSENT
+    assert "pip install 'sandboxkit[egress]'" in claim.reason(Control.NET_ALLOWLIST)
+    assert backend.enforcement(spec, facts).grade(Control.NET_NONE) is Grade.ABSENT
+
+
+async def test_broad_lists_are_noted_in_the_plan() -> None:
+    async with box(NetworkPolicy(allow_hosts=("*.github.io",))) as inside:
+        plan = inside.plan(["true"])
+    assert any("anybody can have a name under github.io" in note for note in plan.notes)
+    assert "proxy     127.0.0.1:61080 in the box" in plan.describe()
+    assert plan.to_dict()["proxy_port"] == 61080
