@@ -26,6 +26,7 @@ from sandboxkit.errors import PolicyError
 from sandboxkit.guard._address import OWN, Address, AddressRules, Network, leads_to, unmapped
 from sandboxkit.guard._breadth import too_broad
 from sandboxkit.guard._index import RuleIndex
+from sandboxkit.guard._paths import has_traversal, undone
 from sandboxkit.guard._reserved import BLOCKED_PORTS, RESERVED_SUFFIXES
 from sandboxkit.guard._rule import EgressRule
 from sandboxkit.guard._verdict import Verdict
@@ -73,6 +74,7 @@ _Network = Annotated[Network, BeforeValidator(_network), _TEXT]
 _Address = Annotated[Address, AfterValidator(_plain_address), _TEXT]
 _Name = Annotated[str, AfterValidator(_name)]
 _Pattern = Annotated[str, AfterValidator(_host_pattern)]
+_PathPart = Annotated[str, Field(min_length=2, max_length=200)]
 _Port = Annotated[int, Field(ge=1, le=65535)]
 _DEFAULT_NAMES = tuple(row.suffix for row in RESERVED_SUFFIXES)
 _DEFAULT_PORTS = tuple(sorted(BLOCKED_PORTS))
@@ -124,6 +126,17 @@ class EgressPolicy(Described):
     """
     blocked_ports: tuple[_Port, ...] = _DEFAULT_PORTS
     """Ports that are refused on every host."""
+    deny_path_traversal: bool = False
+    """
+    Whether a URL is refused in which a dot segment stands as it was written, escaped or
+    not, in path or query. Off: dot segments are resolved, and a path never says where a
+    request goes. It also refuses searches for `../`.
+    """
+    deny_paths: tuple[_PathPart, ...] = ()
+    """
+    Texts that no path may hold, such as `/etc/` or `/proc/`, once escapes are undone. Off:
+    see `deny_path_traversal`. A tunnel hides paths, so these say nothing about it.
+    """
 
     if not TYPE_CHECKING:  # type checkers take the signature from the fields
 
@@ -152,6 +165,8 @@ class EgressPolicy(Described):
             reserved_suffixes: Iterable[str] = (),
             reserved_first_labels: Iterable[str] = (),
             blocked_ports: Iterable[int] = (),
+            deny_path_traversal: bool = False,
+            deny_paths: Iterable[str] = (),
         ) -> None: ...
 
     @model_validator(mode="before")
@@ -226,7 +241,7 @@ class EgressPolicy(Described):
         What is said of a request before its name is resolved. What is not denied still
         needs `judge` for the addresses.
         """
-        reserved = self._reserved(url.host, url.scheme, url.port)
+        reserved = self._reserved(url.host, url.scheme, url.port) or self._suspicious(url)
         if reserved is not None:
             return reserved
         found = self._index.find(url.host, scheme=url.scheme, port=url.port)
@@ -302,6 +317,19 @@ class EgressPolicy(Described):
                 if net.prefixlen == 0
             ),
         )
+
+    def _suspicious(self, url: Url) -> Verdict | None:
+        """
+        What the two settings about paths say; they cost nothing where they are not used.
+        """
+        if self.deny_path_traversal and has_traversal(url.raw):
+            return Verdict.deny("the URL has a dot segment", code="url", setting="deny_path_traversal")
+        if self.deny_paths:
+            plain = undone(url.path)
+            part = next((part for part in self.deny_paths if part in plain), None)
+            if part is not None:
+                return Verdict.deny(f"deny_paths has {part}", code="url", setting="deny_paths")
+        return None
 
     def _reserved(self, host: str, scheme: str | None, port: int) -> Verdict | None:
         if is_literal(host) or any(known.matches(host, scheme=scheme, port=port) for known in self._permitted):
