@@ -87,3 +87,22 @@ def test_a_name_in_other_letters_is_the_same_on_macos(text: str) -> None:
     for platform, is_denied in (("darwin", True), ("linux", False)):
         context = EvaluationContext(cwd="/Users/Dev/Project", home="/Users/Dev", platform=platform)
         assert (POLICY.evaluate(text, context=context).action is PolicyAction.DENY) is is_denied
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("cd .git/hooks && echo x > pre-commit", PolicyAction.ASK),
+        ("cd .vscode; cat > tasks.json < x", PolicyAction.ASK),
+        ("cd / && ls > etc/x", PolicyAction.ASK),
+        ("cd src && echo x > a.py", PolicyAction.SANDBOX),
+        ("cd src && ls 2> /dev/null", PolicyAction.ALLOW),
+    ],
+)
+def test_a_file_that_is_written_behind_cd_goes_by_its_whole_name(text: str, expected: PolicyAction) -> None:
+    assert POLICY.evaluate(text, context=HERE).action is expected
+
+
+def test_a_rule_about_the_written_name_still_counts_behind_cd() -> None:
+    policy = ExecPolicy.from_dict({"rules": [{"id": "no-logs", "glob": "tee *.log", "action": "deny"}]})
+    assert policy.evaluate("cd src && echo x > a.log", context=HERE).action is PolicyAction.DENY

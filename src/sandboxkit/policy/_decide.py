@@ -32,7 +32,7 @@ from sandboxkit.policy._paths import located
 from sandboxkit.policy._subject import Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from sandboxkit.model import Command, SandboxSpec, SimpleCommand
     from sandboxkit.policy._floor import FloorRow
@@ -245,6 +245,10 @@ class _Decision:
         if part.cwd is not None or (setting != 0 and part.stands(_REMOTE)):
             context, moved = self._place(part)
         verdicts = [self._verdict(part, act, subject) for act, subject in _acts(part, context)]
+        if part.cwd is not None and part.redirects and context.cwd:
+            verdicts += self._written_there(
+                part, context, max([verdict.action for verdict in verdicts], default=_ALLOW)
+            )
         rows = self._floor(part, verdicts, context, moved=moved)
         rows = [*rows, *flows] if flows else rows
         if rows:
@@ -261,6 +265,20 @@ class _Decision:
         is_short = action is _SANDBOX and part.argv and verdicts and verdicts[0].nearly
         notes = verdicts[0].notes() if is_short else ()
         return Judgement(action, _sentence(action, why, verdicts), tuple(verdicts), (), notes)
+
+    def _written_there(
+        self, part: SimpleCommand, context: EvaluationContext, action: PolicyAction
+    ) -> Iterator[_Verdict]:
+        """
+        What the rules say about the files that *part* writes, by their whole names, where
+        that is stricter than *action*: behind `cd .git/hooks` a bare name is a hook's.
+        """
+        for redirect in part.redirects:
+            path = located(redirect.target, context) if redirect.writes and redirect.is_known else None
+            if path is not None and redirect.target[:1] not in ("/", "~"):
+                verdict = self._verdict(part, _FILE, Subject(("tee", path), context))
+                if verdict.action > action:
+                    yield verdict
 
     def _place(self, part: SimpleCommand) -> tuple[EvaluationContext, bool]:
         """

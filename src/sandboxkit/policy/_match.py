@@ -4,14 +4,13 @@ A rule made ready, and the question whether it applies.
 
 from __future__ import annotations
 
-import re  # noqa: TC003 - a compiled build looks up what annotates a field of a value
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sandboxkit.model import Doubt, Level, PolicyAction, is_inside
 from sandboxkit.policy._arguments import ArgumentSet
 from sandboxkit.policy._facts import Facts
-from sandboxkit.policy._glob import Later, glob_pattern
+from sandboxkit.policy._glob import Later, any_glob
 from sandboxkit.policy._numbers import exceeds
 from sandboxkit.policy._paths import located, normal, path_candidates
 from sandboxkit.policy._regex import LaterRegex
@@ -132,7 +131,7 @@ class CompiledRule:
     level: Level
     rank: int
     prefix: tuple[frozenset[str], ...]
-    pattern: LaterRegex | re.Pattern[str] | None
+    pattern: LaterRegex | Later | None
     constraints: Constraints | None
     action: PolicyAction
     is_strict: bool
@@ -159,7 +158,7 @@ class CompiledRule:
         pattern = (
             LaterRegex(rule.regex)
             if rule.regex is not None
-            else glob_pattern(rule.glob)
+            else any_glob((rule.glob,))
             if rule.glob is not None
             else None
         )
@@ -240,7 +239,7 @@ class CompiledRule:
             unknown = tuple((index - start, doubt) for index, doubt in subject.unknown if start <= index < subject.own)
         return constraints.hold(arguments, subject.context, is_strict=self.is_strict, unknown=unknown)
 
-    def _fits(self, subject: Subject, pattern: LaterRegex | re.Pattern[str]) -> bool:
+    def _fits(self, subject: Subject, pattern: LaterRegex | Later) -> bool:
         if self.needs is not None and not subject.unknown and not self.needs.search(subject.line):
             return False
         texts = subject.texts if self.is_strict else subject.certain_texts
