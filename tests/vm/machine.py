@@ -218,7 +218,10 @@ def run(directory: Path, command: str, *, kernel: str, user: str, before: str, t
                 *("-m", str(MEMORY_MIB), "-smp", str(min(2, os.cpu_count() or 1)), "-no-reboot"),
                 *("-display", "none", "-nodefaults", "-serial", f"file:{console}", *kind.second),
                 *("-kernel", str(image), "-initrd", str(initrd)),
-                *("-append", f"root=/dev/vda rw console={kind.consoles[0]} quiet panic=-1 mitigations=off"),
+                *(
+                    "-append",
+                    f"root=/dev/vda rw console={kind.consoles[0]} quiet panic=-1 mitigations=off no_timer_check",
+                ),
                 *("-drive", f"file={directory / 'disk.img'},format=raw,if=virtio,snapshot=on"),
                 *("-drive", f"file={cargo},format=raw,if=virtio,readonly=on"),
             ],

@@ -14,7 +14,8 @@ from tests.backends.landlock.conftest import SHARED
 from tests.conformance.conftest import Act, gone
 
 from sandboxkit.backends.landlock import LandlockBackend, LandlockFacts
-from sandboxkit.model import Control, Grade, SandboxSpec
+from sandboxkit.errors import EnforcementError
+from sandboxkit.model import Control, FilesystemPolicy, Grade, SandboxSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,6 +39,7 @@ def test_the_grades_of_each_abi(abi: int) -> None:
     grades = {
         Control.FS_READ: Grade.ENFORCED,
         Control.FS_WRITE: Grade.ENFORCED if abi >= 3 else Grade.PARTIAL,
+        Control.FS_DENY_INSIDE_ALLOW: Grade.ENFORCED if abi >= 3 else Grade.PARTIAL,
         Control.NET_NONE: Grade.ENFORCED,
         Control.PROCESS_ISOLATION: Grade.PARTIAL if abi >= 6 else Grade.ABSENT,
         Control.PROCESS_KILL_TREE: Grade.ENFORCED if abi >= 6 else Grade.PARTIAL,
@@ -98,9 +100,45 @@ async def test_what_each_abi_lets_through(ws: Path, outside: Path, abi: int) -> 
     )
 
 
-async def test_abi_2_is_refused_where_writes_must_hold(ws: Path) -> None:
-    from sandboxkit.errors import EnforcementError
+DENIED = Act("""
+attempt("read", read, arguments["denied"])
+attempt("write", write, arguments["denied"])
+attempt("mode", os.chmod, arguments["denied"], 0o600)
+attempt("empty", os.truncate, arguments["denied"], 0)
+""")
 
+
+@pytest.mark.parametrize(
+    ("abi", "less", "done"),
+    [
+        (3, ALL - {Control.FS_WRITE, Control.FS_DENY_INSIDE_ALLOW}, set()),
+        (3, ALL - {Control.FS_DENY_INSIDE_ALLOW}, {"mode"}),
+        (2, ALL - {Control.FS_DENY_INSIDE_ALLOW}, {"mode", "empty"}),
+    ],
+)
+async def test_what_can_be_done_to_a_denied_file_is_in_its_grade(
+    ws: Path, abi: int, less: set[Control], done: set[str]
+) -> None:
+    denied = ws / "secret"
+    denied.write_text("kept")
+    spec = SandboxSpec(
+        filesystem=FilesystemPolicy(read=(str(ws),), deny=(str(denied),)), allow_degraded=frozenset(less)
+    )
+    backend = LandlockBackend(max_abi=abi)
+    async with backend.open(spec) as box:
+        inside = await DENIED.inside(box, denied=str(denied))
+        grade = box.enforcement.grade(Control.FS_DENY_INSIDE_ALLOW)
+    assert {what for what, answer in inside.items() if answer == "done"} == done
+    assert grade is (Grade.PARTIAL if done else Grade.ENFORCED)
+    if done:
+        strict = spec.model_copy(update={"require": {Control.FS_DENY_INSIDE_ALLOW: Grade.ENFORCED}})
+        with pytest.raises(EnforcementError, match=r"fs\.deny_inside_allow is partial"):
+            async with backend.open(strict):
+                pass
+    assert set(DENIED.outside(denied=str(denied)).values()) == {"done"}
+
+
+async def test_abi_2_is_refused_where_writes_must_hold(ws: Path) -> None:
     with pytest.raises(EnforcementError, match="does not hold back truncation; use Linux"):
         async with LandlockBackend(max_abi=2).open(SandboxSpec.workspace_write(ws, allow_degraded=SHARED)):
             pass

@@ -96,6 +96,10 @@ def _deny(spec: SandboxSpec, facts: LandlockFacts) -> ControlState:
     loose = len(facts.survey.watched) if facts.survey else 0
     if loose:
         return _partial(f"{loose} protected names are not held, and looked at after the run")
+    if facts.abi < _TRUNCATE_ABI:
+        return _partial(f"Landlock ABI {facts.abi} does not keep denied files of the user from being emptied")
+    if Control.FS_WRITE in spec.allow_degraded:
+        return _partial("modes, owners, times and attributes of denied paths can be changed, as the spec allows")
     return _enforced("denied paths lie in no granted directory; those beside them are granted one by one")
 
 
