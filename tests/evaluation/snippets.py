@@ -131,3 +131,65 @@ def asynchronous(rng: random.Random) -> str:
         f"try:\n    await {expression(rng, 2)}\nexcept Exception as e:\n    return e.{rng.choice(ATTRIBUTES)}",
     ]
     return rng.choice(makers)
+
+
+JS_NAMES = (
+    "x n text user rows nums cfg obj err day now fetch_price Math JSON Object Array String Symbol Reflect Proxy".split()
+)
+JS_ATTRIBUTES = (
+    "name role length map filter constructor prototype __proto__ call apply bind toString valueOf caller callee arguments "
+    "raw then return next throw push concat repeat padStart replace match stack message getPrototypeOf defineProperty"
+).split()
+JS_CONSTANTS = [
+    "0",
+    "-1",
+    "1e308",
+    "2n ** 64n",
+    "NaN",
+    "'a'",
+    "'\\x1b[2J'",
+    "null",
+    "undefined",
+    "[]",
+    "({})",
+    "/(a+)+$/",
+    "`${x}`",
+    "Symbol.iterator",
+    "this",
+    "globalThis",
+    "new Error('\\x1b')",
+]
+JS_OPERATORS = "+ - * / % ** << >>> & | ^ && || ?? == === != < > in instanceof".split()
+
+
+def javascript(rng: random.Random, depth: int = 4) -> str:
+    """
+    An expression of JavaScript, most often a right one.
+    """
+    if depth <= 0:
+        return rng.choice(JS_NAMES if rng.random() < 0.6 else JS_CONSTANTS)
+
+    def sub() -> str:
+        return javascript(rng, depth - 1 - rng.randrange(2))
+
+    makers: list[Callable[[], str]] = [
+        lambda: f"({sub()} {rng.choice(JS_OPERATORS)} {sub()})",
+        lambda: f"({sub()})?.{rng.choice(JS_ATTRIBUTES)}",
+        lambda: f"({sub()}).{rng.choice(JS_ATTRIBUTES)}({sub()})",
+        lambda: f"({sub()})[{sub()}]",
+        lambda: f"[{sub()}, ...({sub()})]",
+        lambda: f"({{a: {sub()}, ...({sub()}), [{sub()}]: 1, get b() {{ return {sub()} }}}})",
+        lambda: f"(({rng.choice('abx')}, ...r) => {sub()})({sub()})",
+        lambda: f"(function*() {{ yield {sub()}; return {sub()} }})()",
+        lambda: f"(async () => {sub()})()",
+        lambda: f"(() => {{ try {{ throw {sub()} }} catch (e) {{ return e }} finally {{ {sub()} }} }})()",
+        lambda: f"(() => {{ {rng.choice(JS_NAMES)} = {sub()}; return {sub()} }})()",
+        lambda: f"new ({sub()})({sub()})",
+        lambda: f"new Proxy({sub()}, {{get: () => {sub()}}})",
+        lambda: f"{rng.choice(['eval', 'Function', '__ask', 'import', 'structuredClone', 'setTimeout'])}({sub()})",
+        lambda: f"({sub()} ? {sub()} : {sub()})",
+        lambda: f"`${{{sub()}}}`",
+        lambda: f"Reflect.ownKeys({sub()})",
+        lambda: f"delete {sub()}",
+    ]
+    return rng.choice(makers)()

@@ -81,6 +81,31 @@ def test_nothing_gets_out(rounds: Iterator[int], rng: random.Random) -> None:
     print(outcomes.most_common(12))
 
 
+def test_nothing_gets_out_of_javascript(rounds: Iterator[int], rng: random.Random) -> None:
+    pytest.importorskip("_quickjs", reason="the extra js is not installed")
+    outcomes: Counter[str] = Counter()
+    with sk.SafeEvaluator(language="javascript", timeout=TIMEOUT, memory_bytes=64 << 20) as evaluator:
+        for _ in rounds:
+            code = snippets.javascript(rng, rng.choice((1, 2, 2, 3, 4)))
+            mode = rng.choice(("expr", "expr", "template", "async"))
+            context = contexts.hostile_context()
+            before, began = contexts.snapshot(context), time.monotonic()
+            value, said = None, ""
+            try:
+                value = evaluated(evaluator, mode, f"{{{{ {code} }}}}" if mode == "template" else code, context)
+                outcomes["a value"] += 1
+            except sk.SafeEvalError as error:
+                said = str(error)
+                outcomes[error.kind] += 1
+            assert time.monotonic() - began < TIMEOUT + LATE, code
+            assert contexts.snapshot(context) == before, code
+            assert contexts.is_plain(value), (code, value)
+            assert contexts.CANARY not in said, code
+            assert "\x1b" not in said, code
+    assert outcomes["a value"] > outcomes.total() / 50, "the grammar makes hardly anything that works"
+    assert outcomes["WorkerAnswer"] == 0
+
+
 def test_many_calls_leave_nothing(rounds: Iterator[int]) -> None:
     def held() -> tuple[int, int]:
         gc.collect()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sandboxkit.backends import BoxProcess, Sandbox, SandboxRegistry
-    from sandboxkit.process import Loop
+    from sandboxkit.process import Loop, Work
 
 __all__ = ["NAME", "BoxPool"]
 
@@ -99,12 +99,14 @@ class _Open:
         loop: The loop.
         box: The box.
         name: Its backend's.
-        end: Ends it.
+        held: What holds its workers open.
+        end: Ends them, then the box.
     """
 
     loop: Loop
     box: Sandbox
     name: str
+    held: list[Work[None]]
     end: Callable[[], object]
 
     def worker(self, python: str) -> tuple[socket.socket, Callable[[], object]]:
@@ -128,9 +130,10 @@ class _Open:
             finally:
                 theirs.close()  # so that we see its end
 
-        held = self.loop.start(hold)
+        work = self.loop.start(hold)
+        self.held[:] = [*(other for other in self.held if not other.ended.is_set()), work]
         try:
-            process = held.wait(started)
+            process = work.wait(started)
         except BaseException:
             ours.close()
             raise
@@ -146,7 +149,9 @@ def _kill(loop: Loop, process: BoxProcess) -> None:
         loop.start(functools.partial(_killed, process))
 
 
-def _end(stack: contextlib.ExitStack) -> None:
+def _end(loop: Loop, held: list[Work[None]], stack: contextlib.ExitStack) -> None:
+    for work in held if loop.is_ours else ():
+        work.stop()  # before the box, whose descriptors they wait for
     with contextlib.suppress(ShutDownError):
         stack.close()
 
@@ -265,7 +270,9 @@ class BoxPool:
         selection = loop.call(lambda: (self._registry or default_registry()).active(SPEC))
         with contextlib.ExitStack() as stack:
             box = stack.enter_context(loop.entered(selection.open(SPEC)))
-            return _Open(loop, box, selection.backend.name, weakref.finalize(self, _end, stack.pop_all()))
+            held: list[Work[None]] = []
+            end = weakref.finalize(self, _end, loop, held, stack.pop_all())
+            return _Open(loop, box, selection.backend.name, held, end)
 
     def _made(self) -> Conversation:
         opened = self._opened()

@@ -13,7 +13,7 @@ from sandboxkit.process._streams import PipeReader, PipeWriter, Streams, open_st
 from sandboxkit.process._zygote import Conversation, Zygote, end_waiting, shutdown, socket_pair, zygote_pids
 
 if TYPE_CHECKING:
-    from sandboxkit.process._loop import Loop, shared_loop
+    from sandboxkit.process._loop import Loop, Work, shared_loop
 
 __all__ = [
     "Conversation",
@@ -24,6 +24,7 @@ __all__ = [
     "Running",
     "Serve",
     "Streams",
+    "Work",
     "Zygote",
     "broker_pid",
     "direct_plan",
@@ -41,4 +42,4 @@ __all__ = [
 ]
 
 # asyncio costs an import that who only plans, or has a loop of its own, does not need.
-__getattr__ = lazy(__name__, {"_loop": ("Loop", "shared_loop")})
+__getattr__ = lazy(__name__, {"_loop": ("Loop", "Work", "shared_loop")})

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from contextlib import AbstractAsyncContextManager
 
-__all__ = ["Loop", "shared_loop"]
+__all__ = ["Loop", "Work", "shared_loop"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -36,7 +36,7 @@ _END_SECONDS = 12.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Work(Generic[T]):
+class Work(Generic[T]):
     """
     Something the loop does, and the sign that it is over.
     """
@@ -54,9 +54,15 @@ class _Work(Generic[T]):
         except CancelledError:
             raise ShutDownError("the interpreter is ending, and what still ran was ended with it") from None
         except BaseException:
-            if not self.ended.is_set() and self.future.cancel():
-                self.ended.wait(_END_SECONDS)
+            self.stop()
             raise
+
+    def stop(self) -> None:
+        """
+        Cancels it, and returns when it is over.
+        """
+        if not self.ended.is_set() and self.future.cancel():
+            self.ended.wait(_END_SECONDS)
 
 
 @final
@@ -148,7 +154,7 @@ class Loop:
                     self._portal.start_task_soon(leaving.set)
                 work.wait(work.future)
 
-    def start(self, function: Callable[[], Awaitable[T]]) -> _Work[T]:
+    def start(self, function: Callable[[], Awaitable[T]]) -> Work[T]:
         """
         Has the loop await *function*, and does not wait.
 
@@ -170,7 +176,7 @@ class Loop:
                 ended.set()
 
         try:
-            return _Work(self._portal.start_task_soon(awaited), ended)
+            return Work(self._portal.start_task_soon(awaited), ended)
         except RuntimeError as exc:
             raise ShutDownError("the interpreter is ending, so nothing is run any more") from exc
 

@@ -81,6 +81,7 @@ class Session:
         self._said = b""
         self._put: Callable[[int, bytes], bool] = self._hold
         self._turn = anyio.Lock()
+        self._news = anyio.Event()
         self._sending = anyio.Lock()
         self._commands: dict[int, Remote] = {}
         self._last = 0
@@ -170,12 +171,17 @@ class Session:
             BrokerError: The stream has ended: the container is gone.
         """
         while not is_true():
-            async with self._turn:
-                if is_true():
-                    return
+            if self._turn.locked():
+                # Not by queueing for the turn: what was read may be for one behind the next.
+                await self._news.wait()
+                continue
+            self._turn.acquire_nowait()
+            try:
                 if self.is_lost:
                     raise BrokerError("the container ended, or the engine went away, during the run")
                 await self._once()
+            finally:
+                self._hand_over()
 
     async def follow(self, put: Callable[[int, bytes], bool]) -> None:
         """
@@ -206,7 +212,7 @@ class Session:
                 with anyio.move_on_after(0):
                     await self._once()
             finally:
-                self._turn.release()
+                self._hand_over()
         return not self.is_lost
 
     async def _once(self) -> None:
@@ -217,6 +223,11 @@ class Session:
             self._take(await self._reader.receive())
         except (anyio.EndOfStream, anyio.ClosedResourceError, OSError):
             self.is_lost = True
+
+    def _hand_over(self) -> None:
+        self._turn.release()
+        news, self._news = self._news, anyio.Event()
+        news.set()
 
     def forget(self, remote: Remote) -> None:
         """

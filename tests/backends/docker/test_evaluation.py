@@ -1,0 +1,57 @@
+"""
+A container carries evaluation, by descriptors that are read and written while somebody
+waits for the end.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+
+import sandboxkit as sk
+from sandboxkit.process import interpreter
+
+if TYPE_CHECKING:
+    from sandboxkit.backends.docker import DockerBackend
+    from sandboxkit.model import SandboxSpec
+
+pytestmark = pytest.mark.requires("docker")
+
+
+@pytest.mark.anyio
+async def test_what_is_read_wakes_whom_it_is_for(backend: DockerBackend, spec: SandboxSpec) -> None:
+    # Three wait on one stream of the container's: for output, for room, and for the end.
+    code = "import os\nwhile data := os.read(0, 65536):\n    os.write(1, b'%d' % len(data))"
+    ours, theirs = socket.socketpair()
+    with ours, theirs, anyio.fail_after(40):
+        async with (
+            backend.open(spec) as box,
+            box.start([interpreter(), "-c", code], stdin=theirs.fileno(), stdout=theirs.fileno()) as process,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(process.wait)
+            ours.setblocking(False)
+            for size in range(1, 40):
+                ours.send(b"x" * size)
+                await anyio.wait_readable(ours)
+                assert int(ours.recv(100)) == size
+            process.kill()
+
+
+def test_evaluation(backend: DockerBackend) -> None:
+    registry = sk.SandboxRegistry()
+    registry.register(backend)
+    with sk.SafeEvaluator(isolation="box", registry=registry, timeout=10) as evaluator:
+        assert evaluator.evaluate("len(f('a' * n))", {"f": lambda text: text * 2, "n": 100_000}) == 200_000
+        with pytest.raises(sk.SafeEvalForbiddenError):
+            evaluator.evaluate("(1).__class__")
+        with pytest.raises(sk.SafeEvalMemoryError):
+            evaluator.evaluate("'a' * 10**9")
+        assert evaluator.enforcement().reason(sk.Control.FS_READ).startswith("docker: ")
+    with sk.SafeEvaluator(isolation="box", registry=registry, timeout=0.5) as evaluator:
+        with pytest.raises(sk.SafeEvalTimeoutError):
+            evaluator.evaluate("max(range(10**12))")
+        assert evaluator.evaluate("result = 1 + 1", mode="exec") == 2
