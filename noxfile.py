@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -45,6 +46,7 @@ SUITE = (
     *PARALLEL,
     "--ignore=tests/conformance",
     "--ignore=tests/soak",
+    "--ignore=tests/vm",
     "--ignore=tests/backends/docker/test_box.py",
     "--ignore=tests/backends/docker/test_janitor.py",
     "--ignore=tests/backends/docker/test_landlock_inside.py",
@@ -52,6 +54,22 @@ SUITE = (
 )
 ENGINES = ("tests/conformance/docker", "tests/backends/docker")
 """What needs a container engine, which the session `docker` starts."""
+MACHINES = {
+    "arch-test": "arch-test",
+    "e2fsprogs": "mke2fs",
+    "mmdebstrap": "mmdebstrap",
+    "qemu-system-x86": "qemu-system-x86_64",
+}
+"""Programs that the session `vm` needs besides, by Debian's names of their packages."""
+ELSEWHERE = (
+    "tests/process/test_cgroups.py",
+    "tests/process/test_cgroups_v2.py",
+    "tests/process/test_scope.py",
+    "tests/conformance/test_tree_limits.py",
+    "tests/confine",
+    "tests/conformance/landlock",
+)
+"""What is worth an emulated machine: what depends on its kernel, or on systemd."""
 COMPILED = (
     "tests/shell",
     "tests/policy",
@@ -325,6 +343,34 @@ def docker(session: nox.Session) -> None:
     what = [*ENGINES, *(["--ignore=tests/conformance/docker/test_docker_long.py"] if IN_CI else [])]
     env = {"SANDBOXKIT_REQUIRE": "docker"}
     session.run("python", "tests/engine.py", "python", "-m", "pytest", *SPREAD, *what, *session.posargs, env=env)
+
+
+@nox.session
+def vm(session: nox.Session) -> None:
+    """
+    On two other kernels, with systemd and version 2 of control groups, in an emulated machine;
+    arguments take the place of the tests. Not part of `nox` alone: it needs root and an hour.
+
+    The machine is made once, in .nox/machine; remove that to have it made anew.
+    """
+    if sys.platform != "linux" or not IS_ROOT:
+        session.skip("only root can make the machine")
+    prepare(session, MACHINES)
+    program, machine = "tests/vm/machine.py", ROOT / ".nox" / "machine"
+    if not (machine / "arch").exists():
+        session.run("python", program, "build", str(machine))
+    pytest = ("python", "-m", "pytest", "-p", "no:cacheprovider", "--timeout=900", "--numprocesses=2")
+    runs = {f"Linux {kernel} as {user}": (kernel, user) for kernel in ("6.1", "6.12") for user in ("root", "tester")}
+    lanes: dict[str, Callable[[], object]] = {}
+    for name, (kernel, user) in runs.items():
+        what = shlex.join([*pytest, *(session.posargs or ELSEWHERE)])
+        lanes[name] = partial(
+            session.run, "python", program, "run", f"--kernel={kernel}", f"--user={user}", str(machine), what
+        )
+    settings = shlex.join([*pytest, "-n0", "tests/vm"])
+    lanes["settings"] = partial(session.run, "python", program, "run", "--kernel=6.1", str(machine), settings)
+    if failed := [name for name, lane in lanes.items() if not passes(lane)]:
+        session.error(f"failed: {', '.join(failed)}")
 
 
 @nox.session

@@ -23,6 +23,7 @@ SINGLE_FILES = [
     "process/_broker.py",
     "process/_keeper.py",
     "process/_leaves.py",
+    "process/_scope.py",
     "process/_staging.py",
     "process/_starting.py",
     "process/_tracer.py",

@@ -90,7 +90,10 @@ def test_no_rule_ever_widens_a_callers_spec(rule: SandboxSpec, caller: SandboxSp
         if control in found.requirements():
             assert found.requirements()[control] >= grade
         else:
-            assert control in {Control.NET_NONE, Control.PROCESS_NESTED_USERNS} or control in found.allow_degraded
+            assert (
+                control in {Control.NET_NONE, Control.NET_ALLOWLIST, Control.PROCESS_NESTED_USERNS}
+                or control in found.allow_degraded
+            )
 
 
 @given(specs, specs)

@@ -30,6 +30,7 @@ from sandboxkit import (
     SpecError,
     sync,
 )
+from sandboxkit.process import Loop, shared_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +89,7 @@ def test_two_hundred_threads_share_one_loop(spec: SandboxSpec) -> None:
 def test_a_call_adds_less_than_a_millisecond() -> None:
     async def nothing() -> None: ...
 
-    loop, times = sync._shared.loop(), []
+    loop, times = shared_loop(), []
     for _ in range(500):
         started = time.perf_counter()
         loop.call(nothing)
@@ -383,7 +384,7 @@ def test_a_call_after_the_end_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_closed_loop_takes_no_more() -> None:
-    loop = sync._Loop()
+    loop = Loop()
 
     async def nothing() -> None: ...
 

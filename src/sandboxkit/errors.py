@@ -507,13 +507,16 @@ class SafeEvalError(SandboxError, RuntimeError):
         kind: The name of the snippet's exception, for example `ZeroDivisionError`.
         problem: Its message.
         line: The line of the snippet or template, from 1, or None.
+        hint: What helps, where that is known; the message ends with it.
     """
 
-    def __init__(self, kind: str, problem: str, line: int | None = None) -> None:
+    def __init__(self, kind: str, problem: str, line: int | None = None, hint: str = "") -> None:
         self.kind = kind
         self.problem = problem
         self.line = line
-        super().__init__(_placed(f"{kind}: {problem}" if problem else kind, line))
+        self.hint = hint
+        text = f"{kind}: {problem}" if problem else kind
+        super().__init__(_placed(f"{text}; {hint}" if hint else text, line))
 
 
 def _placed(text: str, line: int | None) -> str:
@@ -527,7 +530,8 @@ class SafeEvalSyntaxError(SafeEvalError, SyntaxError):
     Attributes:
         lineno: The line, from 1, or None.
         offset: The column, from 1, or None.
-        text: That line; the message has it with a caret below the column.
+        text: That line, its control characters replaced and at most 300 characters of it;
+            the message has it with a caret below the column.
     """
 
     def __init__(self, problem: str, line: int | None = None, column: int | None = None, source: str = "") -> None:
@@ -539,9 +543,10 @@ class SafeEvalSyntaxError(SafeEvalError, SyntaxError):
 
     def __str__(self) -> str:
         head = _placed(f"it cannot be read: {self.problem}", self.line)
-        if not self.text or not self.offset:
+        if not self.text:
             return head
-        return f"{head}\n  {self.text}\n  {' ' * (self.offset - 1)}^"
+        caret = f"\n  {' ' * (self.offset - 1)}^" if self.offset and self.offset <= len(self.text) + 1 else ""
+        return f"{head}\n  {self.text}{caret}"
 
 
 class SafeEvalForbiddenError(SafeEvalError, PermissionError):

@@ -22,7 +22,16 @@ def test_doctor_shows_the_machine_and_the_backends(cli: Cli) -> None:
     out = done.stdout.decode()
     found = record(cli("doctor", "--json"))
     features = {feature["name"]: feature for feature in found["machine"]}
-    assert features.keys() == {"kernel", "user", "user namespaces", "seccomp", "landlock", "cgroup", "python"}
+    assert features.keys() == {
+        "kernel",
+        "user",
+        "user namespaces",
+        "seccomp",
+        "landlock",
+        "cgroup",
+        "tracing",
+        "python",
+    }
     assert platform.release() in features["kernel"]["state"]
     assert [name for name in features if name not in out] == []
     assert [backend["name"] for backend in found["backends"] if backend["name"] not in out] == []

@@ -73,6 +73,19 @@ def test_what_is_wrong_has_its_code(arguments: tuple[str, ...], code: int, said:
     assert said in done.stderr.decode()
 
 
+@pytest.mark.parametrize("verb", ["eval", "render"])
+def test_what_cannot_be_read_is_shown_with_a_caret(verb: str, cli: Cli) -> None:
+    code, place = {
+        "eval": ("1 +", "    1 +\n       ^\n"),
+        "render": ("a {{ 1 + }}", "    a {{ 1 + }}\n            ^\n"),
+    }[verb]
+    done = cli(verb, code, "--timeout", "10")
+    assert done.stderr.decode().split("invalid syntax\n")[1] == place
+    done = cli(verb, f"\x1b[2J{code}", "--timeout", "10")
+    assert b"\x1b" not in done.stderr
+    assert b"?[2J" in done.stderr
+
+
 def test_javascript(cli: Cli, context: str) -> None:
     done = cli("eval", "user.tags.map(t => t + n)", "--language", "javascript", "--context", context, "--timeout", "10")
     if importlib.util.find_spec("_quickjs") is None:

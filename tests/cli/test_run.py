@@ -428,3 +428,48 @@ def test_explain_as_json_carries_every_refusal(cli: Cli, tmp_path: Path) -> None
     }
     plain = record(cli("run", "--json", "--", "/bin/sh", "-c", "echo x >made"))["result"]
     assert (plain["explained"], plain["explain_gap"], plain["violations"]) == (False, "", [])
+
+
+def test_a_run_is_added_to_a_log(cli: Cli, tmp_path: Path) -> None:
+    log = str(tmp_path / "runs.jsonl")
+    assert cli("run", "--audit", log, "--", "echo", "hi").returncode == 0
+    assert cli("run", "--audit", log, "--", "rm -rf /").returncode == 120
+    assert cli("audit", "verify", log).returncode == 0
+    kinds = [json.loads(line)["kind"] for line in (tmp_path / "runs.jsonl").read_text().splitlines()]
+    assert kinds == ["decided", "finished", "decided"]
+
+
+def test_a_log_with_a_key_needs_it(cli: Cli, tmp_path: Path) -> None:
+    log, key = tmp_path / "runs.jsonl", tmp_path / "key"
+    key.write_text("5f" * 32)
+    key.chmod(0o600)
+    assert cli("run", "--audit", str(log), "--audit-key", str(key), "--", "true").returncode == 0
+    assert cli("audit", "verify", str(log), "--key-file", str(key)).returncode == 0
+    done = cli("run", "--audit", str(log), "--", "touch", "never")
+    assert (done.returncode, b"no key was given" in done.stderr) == (119, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--audit", "missing/runs.jsonl"), b"create the directory"),
+        (("--audit", "/dev/null"), b"it is no regular file"),
+        (("--audit-key", "key"), b"--audit-key goes with --audit"),
+        (("--audit", "runs.jsonl", "--audit-key", "missing"), b"missing"),
+    ],
+)
+def test_what_cannot_be_recorded_is_not_run(cli: Cli, options: tuple[str, ...], said: bytes) -> None:
+    done = cli("run", *options, "--", "echo", "ran")
+    assert (done.returncode, done.stdout, said in done.stderr) == (119, b"", True), done.stderr
+
+
+def test_a_log_that_goes_away_meanwhile_hides_no_output(cli: Cli, tmp_path: Path) -> None:
+    place = tmp_path / "logs"
+    place.mkdir()
+    command = [*PROGRAM, "run", "--audit", str(place / "runs.jsonl"), "--", "sh", "-c", "echo ran; sleep 2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as process:
+        while not ((place / "runs.jsonl").exists() and (place / "runs.jsonl").read_bytes().endswith(b"\n")):
+            time.sleep(0.01)
+        place.rename(tmp_path / "elsewhere")
+        out, error = process.communicate()
+    assert (process.returncode, out, b"create the directory" in error) == (125, b"ran\n", True), error

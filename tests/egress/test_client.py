@@ -367,12 +367,12 @@ async def test_the_transport_serves_a_client_of_ones_own() -> None:
 async def test_the_default_certificates_are_those_of_the_system(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from sandboxkit.egress._guarded import _system_context
+    from sandboxkit.egress._roots import system_roots
 
     try:
-        before = len(_system_context().get_ca_certs())
+        before = len(system_roots().get_ca_certs())
     except FileNotFoundError as exc:
         pytest.skip(str(exc))
     trustme.CA().cert_pem.write_to_path(tmp_path / "own.pem")
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "own.pem"))
-    assert len(_system_context().get_ca_certs()) == before
+    assert len(system_roots().get_ca_certs()) == before

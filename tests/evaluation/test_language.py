@@ -213,6 +213,58 @@ def test_a_syntax_error_shows_the_place(reusing: SafeEvaluator) -> None:
     assert str(error).splitlines()[1:] == ["  result = (2 +* 3)", "  " + " " * 13 + "^"]
 
 
+@pytest.mark.parametrize(
+    ("code", "lines"),
+    [
+        ("1 +", ["  1 +", "     ^"]),
+        ("\n\n  (1 + \x1b]", ["    (1 + ?]", "         ^"]),
+        ("\t'\x1b[2J' $", ["   '?[2J' $", "          ^"]),
+        ("é +", ["  é +", "     ^"]),
+    ],
+)
+def test_the_place_is_that_of_what_was_written(code: str, lines: list[str], reusing: SafeEvaluator) -> None:
+    with pytest.raises(sk.SafeEvalSyntaxError) as caught:
+        reusing.evaluate(code)
+    assert str(caught.value).splitlines()[1:] == lines
+
+
+@pytest.mark.parametrize(
+    ("template", "place", "lines"),
+    [
+        ("a {{ 1 + }} b", (1, 9), ["  a {{ 1 + }} b", "          ^"]),
+        ("a\n{{  (1,\n2 $) }}", (3, 3), ["  2 $) }}", "    ^"]),
+        ("a {{ 1", (1, 3), ["  a {{ 1", "    ^"]),
+        ("{{ 1 | default(1 2) }}", (1, 1), ["  {{ 1 | default(1 2) }}", "  ^"]),
+    ],
+)
+def test_the_place_in_a_template_is_the_templates(
+    template: str, place: tuple[int, int], lines: list[str], reusing: SafeEvaluator
+) -> None:
+    with pytest.raises(sk.SafeEvalSyntaxError) as caught:
+        reusing.interpolate(template)
+    assert (caught.value.lineno, caught.value.offset) == place
+    assert str(caught.value).splitlines()[1:] == lines
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        ("nothing", "hand it in by the context or functions="),
+        ("(1).nothing", "expose() those of a type of yours"),
+        ("1 / 0", ""),
+    ],
+)
+def test_an_exception_comes_with_what_helps(code: str, hint: str, reusing: SafeEvaluator) -> None:
+    with pytest.raises(sk.SafeEvalError) as caught:
+        reusing.evaluate(code)
+    assert caught.value.hint.endswith(hint)
+    assert bool(caught.value.hint) == bool(hint)
+    assert str(caught.value).endswith(hint)
+    with pytest.raises(sk.SafeEvalError, match="default") as caught:
+        reusing.interpolate("{{ nothing }}")
+    assert caught.value.hint == "hand it in, or add | default(...) to the field"
+
+
 @pytest.mark.parametrize("code", ["", "   ", "1\n2", "a b", "\x00", "(" * 150, "'", "\ud800"])
 def test_what_is_no_expression_is_a_typed_error(code: str, reusing: SafeEvaluator) -> None:
     with pytest.raises((sk.SafeEvalSyntaxError, sk.SafeEvalForbiddenError)):

@@ -96,7 +96,7 @@ def test_numbers_are_read_from_files_of_one_number_and_of_rows(base: str) -> Non
     assert number(f"{base}/cpu.stat", "usage_usec") == 0
     assert number(f"{base}/cgroup.max.depth", "") is None  # "max" is no number
     assert number(f"{base}/cgroup.events", "missing") is None
-    assert number(f"{base}/memory.peak", "") is None
+    assert number(f"{base}/of.no.kernel", "") is None
 
 
 def test_a_limit_is_read_back_and_a_refused_one_told(base: str) -> None:
@@ -222,4 +222,5 @@ def test_the_order_that_goes_to_the_broker_has_all_it_reads() -> None:
         "settled",
         "figures",
         "shortage",
+        "scope",
     }

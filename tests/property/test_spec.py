@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import product
+from typing import Literal
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from sandboxkit.guard import EgressPolicy, Url
 from sandboxkit.model import (
     Access,
     Control,
+    EgressRule,
     EnvironmentPolicy,
     FilesystemPolicy,
     Grade,
@@ -63,14 +65,14 @@ environments = st.builds(
 processes = st.builds(ProcessPolicy, allow_nested_userns=st.booleans(), allow_ptrace=st.booleans(), tty=st.booleans())
 NETWORKS = [
     *(NetworkPolicy(mode=mode) for mode in ("none", "listed", "host")),
-    NetworkPolicy(allow_hosts=["a.test.dev"]),
-    NetworkPolicy(allow_hosts=["*.test.dev"], deny_hosts=["a.test.dev"]),
-    NetworkPolicy(allow_hosts=["**.test.dev:81"], ask_hosts=["b.a.test.dev"]),
-    NetworkPolicy(allow_hosts=["https://a.test.dev"], permit_networks=["10.0.0.0/8"]),
-    NetworkPolicy(allow_hosts=["a.test.dev/x", "10.0.0.1"], permit_networks=["10.0.0.0/24"]),
-    NetworkPolicy(ask_hosts=["a.test.dev/x", "a.test.dev:81"], permit_hosts=["a"]),
-    NetworkPolicy(rules=[{"action": "allow", "to": "**", "methods": ["GET"]}], permit_hosts=["a"]),
-    NetworkPolicy(allow_hosts=["**"]),
+    NetworkPolicy(allow_hosts=("a.test.dev",)),
+    NetworkPolicy(allow_hosts=("*.test.dev",), deny_hosts=("a.test.dev",)),
+    NetworkPolicy(allow_hosts=("**.test.dev:81",), ask_hosts=("b.a.test.dev",)),
+    NetworkPolicy(allow_hosts=("https://a.test.dev",), permit_networks=("10.0.0.0/8",)),
+    NetworkPolicy(allow_hosts=("a.test.dev/x", "10.0.0.1"), permit_networks=("10.0.0.0/24",)),
+    NetworkPolicy(ask_hosts=("a.test.dev/x", "a.test.dev:81"), permit_hosts=("a",)),
+    NetworkPolicy(rules=(EgressRule(action="allow", to="**", methods=("GET",)),), permit_hosts=("a",)),
+    NetworkPolicy(allow_hosts=("**",)),
 ]
 specs = st.builds(
     SandboxSpec,
@@ -101,17 +103,9 @@ def _sees_at_most(one: FilesystemPolicy, other: FilesystemPolicy) -> bool:
     )
 
 
-PLACES = [
-    Url(scheme, host, port, path)
-    for scheme, port in (("http", 80), ("https", 81))
-    for host, path in (
-        ("a.test.dev", "/"),
-        ("a.test.dev", "/x"),
-        ("b.a.test.dev", "/x/%2F"),
-        ("a", "/"),
-        ("10.0.0.1", "/"),
-    )
-]  # type: ignore[arg-type]  # both are schemes
+SCHEMES: tuple[tuple[Literal["http", "https"], int], ...] = (("http", 80), ("https", 81))
+HOSTS = (("a.test.dev", "/"), ("a.test.dev", "/x"), ("b.a.test.dev", "/x/%2F"), ("a", "/"), ("10.0.0.1", "/"))
+PLACES = [Url(scheme, host, port, path) for scheme, port in SCHEMES for host, path in HOSTS]
 STRICTNESS = ["deny", "ask", "allow"]
 
 
@@ -140,6 +134,8 @@ def allows_at_most(one: SandboxSpec, other: SandboxSpec) -> bool:
     Whether *one* allows nothing that *other* does not, and requires all that it does.
     """
     needed = one.requirements()
+    if Control.NET_NONE in needed:
+        needed[Control.NET_ALLOWLIST] = Grade.ENFORCED  # nothing is reached, and so nothing that is not listed
     return (
         _sees_at_most(one.filesystem, other.filesystem)
         and _reaches_at_most(one.network, other.network)

@@ -113,7 +113,15 @@ def _box(request: ApprovalRequest) -> Iterator[str]:
 
 
 def _network(spec: SandboxSpec) -> str:
-    return "none" if spec.network.mode == "none" else f"{visible(spec.network.mode)}: unfiltered, as your own"
+    network = spec.network
+    if network.mode == "none":
+        return "none"
+    if network.mode == "host":
+        return "host: unfiltered, as your own"
+    allowed = [*network.allow_hosts, *(rule.to for rule in network.rules if rule.action == "allow")]
+    asked = [*network.ask_hosts, *(rule.to for rule in network.rules if rule.action == "ask")]
+    shown = [*map(visible, allowed), *(f"{visible(to)} (asks again)" for to in asked)]
+    return f"only {', '.join(shown) or 'a proxy that lets nothing through'}"
 
 
 def _extras(request: ApprovalRequest) -> Iterator[str]:

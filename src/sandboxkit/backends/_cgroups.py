@@ -77,6 +77,8 @@ class Hierarchy:
         base: The directory new groups are made in.
         home: The directory of the group this process is in.
         counts_swap: Whether memory that was swapped out stays bounded.
+        scope: The socket of the user's bus, where systemd is asked for a group to make
+            others in; `base` is then where the hierarchy is mounted, and `home` empty.
     """
 
     version: Version
@@ -84,6 +86,14 @@ class Hierarchy:
     base: str
     home: str
     counts_swap: bool = True
+    scope: str = ""
+
+    @property
+    def place(self) -> str:
+        """
+        Where groups are made, in words for people.
+        """
+        return f"a scope of systemd's, asked for at {self.scope}" if self.scope else self.base
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +146,7 @@ class Cgroups:
         """
         What is there, in a few words for people.
         """
-        rows = [f"v{found.version} {'+'.join(found.controllers)} in {found.base}" for found in self.hierarchies]
+        rows = [f"v{found.version} {'+'.join(found.controllers)} in {found.place}" for found in self.hierarchies]
         return ", ".join(rows) or f"none: {self.reason}"
 
 
@@ -172,6 +182,8 @@ def _look(own: str) -> Cgroups:
         lacking = _lacking(hierarchies)
         if unified and (rest := tuple(name for name in unified.controllers if name in lacking)):
             hierarchies = (*hierarchies, replace(unified, controllers=rest))
+    if _lacking(hierarchies) and (scope := _scope(mounts)):
+        hierarchies = (scope,)
     missing = _lacking(hierarchies)
     reason = f"this user may not make control groups for {', '.join(missing)} here" if missing else ""
     return Cgroups(hierarchies, reason, own)
@@ -251,6 +263,25 @@ def _unified(places: Mapping[str, str], mounts: list[_Mount]) -> Hierarchy | Non
     return None
 
 
+def _scope(mounts: list[_Mount]) -> Hierarchy | None:
+    """
+    What the systemd of this user can give, where it can give all: from a group of root's,
+    as that of a login session, no way leads to one of the user's but through systemd.
+
+    Source: user@.service(5), systemd.resource-control(5) Delegate=.
+    """
+    uid = os.geteuid()
+    bus, manager = f"/run/user/{uid}/bus", f"user.slice/user-{uid}.slice/user@{uid}.service"
+    point = next((mount.point for mount in mounts if mount.version == 2 and mount.root == "/"), None)
+    if uid == 0 or point is None or not os.path.exists(bus):
+        return None
+    home = f"{point}/{manager}"
+    if not {"memory", "pids"} <= _names(f"{home}/cgroup.controllers"):
+        return None
+    counts = os.path.exists(f"{home}/memory.swap.max") or not _swaps()
+    return Hierarchy(2, tuple(_CONTROLS), point, "", counts, bus)
+
+
 def _upwards(path: str, top: str) -> Iterator[str]:
     yield path
     while path != top:
@@ -259,8 +290,12 @@ def _upwards(path: str, top: str) -> Iterator[str]:
 
 
 def _handed_down(directory: str) -> set[str]:
+    return {"memory", "pids"} & _names(f"{directory}/cgroup.subtree_control")
+
+
+def _names(path: str) -> set[str]:
     try:
-        return {"memory", "pids"} & set(Path(directory, "cgroup.subtree_control").read_text().split())
+        return set(Path(path).read_text().split())
     except OSError:
         return set()
 
@@ -317,6 +352,7 @@ def _group(row: Hierarchy, limits: Limits, *, is_counted: bool) -> ControlGroup 
         settled=tuple(_settled(row, limits)),
         figures=tuple(figure for name in row.controllers for figure in _FIGURES[row.version, name]),
         shortage="memory.oom_control" if row.version == 1 and values and "memory" in row.controllers else "",
+        scope=row.scope,
     )
 
 

@@ -248,6 +248,8 @@ _FILTERED = "the box's filter of system calls refuses it"
 def _network(refusal: Refusal, ground: Ground) -> tuple[str, str | None]:
     if refusal.address.startswith("@"):
         return "sockets outside are not handed into a box", None
+    if ground.spec.network.mode == "listed":
+        return "it does not ask the box's proxy, the only way out (HTTPS_PROXY names it)", None
     if ground.spec.network.mode != "none":
         return "the box has no right to it", None
     port = int(refusal.address.rpartition(":")[2])

@@ -11,7 +11,7 @@ import sys
 import threading
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import anyio
 
@@ -21,9 +21,9 @@ from sandboxkit.backends._obstacles import obstacle
 from sandboxkit.backends._once import Once
 from sandboxkit.backends._plugins import plugin_backends
 from sandboxkit.backends._remembered import forget, recall, remember
-from sandboxkit.backends._verification import Finding, Verification
+from sandboxkit.backends._verification import VERIFIED, Finding, Verification
 from sandboxkit.errors import EnforcementError, NoBackendError, PluginError, SpecError
-from sandboxkit.model import Enforcement, SandboxSpec
+from sandboxkit.model import Control, Enforcement, Grade, SandboxSpec
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
@@ -41,7 +41,7 @@ _SEATBELT_PRIORITY = 100
 _DOCKER_PRIORITY = 20
 _NAME = re.compile(r"[a-z][a-z0-9._-]{0,63}")
 _RESERVED = frozenset({"direct"})
-_DETECT_SECONDS = 10.0
+_DETECT_SECONDS = 30.0
 _PATIENCE = 60.0
 _ATTACK_SECONDS = 30.0
 _RETRY_SECONDS = 30.0
@@ -339,6 +339,7 @@ class SandboxRegistry:
         for entry in self._entries:
             entry.detection.forget()
             entry.verification.forget()
+            entry.listed.forget()
 
     async def active(self, spec: SandboxSpec | None = None) -> Selection:
         """
@@ -418,6 +419,7 @@ class _Entry:
         self.priority = priority
         self.detection: Once[Detection] = Once(_PATIENCE)
         self.verification: Once[Verification] = Once(_PATIENCE)
+        self.listed: Once[Verification] = Once(_PATIENCE)
 
     @cached_property
     def backend(self) -> SandboxBackend:
@@ -430,10 +432,12 @@ class _Entry:
         if not found.available:
             return _Judgement(found)
         verified = await self.verification.get(
-            lambda: self._verified(found), lambda v: _RETRY_SECONDS if v.failure else math.inf
+            lambda: self._verified(found, ""), lambda v: _RETRY_SECONDS if v.failure else math.inf
         )
         if verified.failure:
             return _Judgement(_unverified(found, verified.failure))
+        if spec.network.mode == "listed":  # a box more, which few need
+            verified = verified.and_also(await self.listed.get(lambda: self._verified(found, "listed"), _lasting))
         fresh = await self._detect(spec, timeout)
         if not fresh.available:
             return _Judgement(fresh)
@@ -446,31 +450,35 @@ class _Entry:
         except (Exception, SystemExit) as exc:  # noqa: BLE001 - a broken backend must not stop the others
             return _Judgement(_broken(f"enforcement() raised {type(exc).__name__}: {exc}"))
 
-    async def _verified(self, found: Detection) -> Verification:
+    async def _verified(self, found: Detection, which: Literal["", "listed"]) -> Verification:
         """
         What the attack finds, or found in another process a short time ago.
         """
-        kind, circumstances = f"attack-{self.name}", self._circumstances(found)
+        kind, circumstances = f"attack-{which}{self.name}", self._circumstances(found)
         known = recall(kind, circumstances) if circumstances else None
         if known is not None:
             with contextlib.suppress(ValueError):
-                return Verification.from_dict(known)
-        verified = await self._attacked()
-        if circumstances and not verified.failure:
+                return Verification.from_dict(known, (Control.NET_ALLOWLIST,) if which else VERIFIED)
+        verified = await self._attacked(which)
+        if circumstances and not verified.failure and not _is_passing(verified):
             remember(kind, verified.to_dict(), circumstances)
         return verified
 
-    async def _attacked(self) -> Verification:
-        from sandboxkit.backends._verify import attack
+    async def _attacked(self, which: Literal["", "listed"]) -> Verification:
+        from sandboxkit.backends._verify import attack, attack_listed
 
+        carry_out = attack_listed if which else attack
         if self._is_own:
-            return await attack(self.backend)
+            return await carry_out(self.backend)
         try:
-            return await aside(lambda: attack(self.backend), _ATTACK_SECONDS)
+            return await aside(lambda: carry_out(self.backend), _ATTACK_SECONDS)
         except TimeoutError:
-            return Verification(failure=f"the backend blocks its thread for more than {_ATTACK_SECONDS:g} s")
+            failure = f"the backend blocks its thread for more than {_ATTACK_SECONDS:g} s"
         except SystemExit:
-            return Verification(failure="the backend ends the process (SystemExit)")
+            failure = "the backend ends the process (SystemExit)"
+        if which:
+            return Verification((Finding(Control.NET_ALLOWLIST, Grade.ABSENT, failure),))
+        return Verification(failure=failure)
 
     @property
     def _is_own(self) -> bool:
@@ -528,6 +536,17 @@ class _Entry:
             verified=found.verification.findings,
             missing=found.missing,
         )
+
+
+def _is_passing(verified: Verification) -> bool:
+    """
+    Whether the attack on a listed network could not be carried out: that is tried again.
+    """
+    return any(found.control is Control.NET_ALLOWLIST and found.grade < Grade.ENFORCED for found in verified.findings)
+
+
+def _lasting(verified: Verification) -> float:
+    return _RETRY_SECONDS if _is_passing(verified) else math.inf
 
 
 def _without_mechanism() -> Mapping[str, str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sandboxkit.model import Control, Grade
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from sandboxkit.model import Enforcement
 
@@ -68,6 +68,14 @@ class Verification:
             claim = claim.lowered(finding.control, finding.grade, finding.reason)
         return claim
 
+    def and_also(self, other: Verification) -> Verification:
+        """
+        Both together.
+        """
+        return Verification(
+            (*self.findings, *other.findings), self.failure or other.failure, self.duration_s + other.duration_s
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """
         A JSON-ready form that `from_dict` takes back.
@@ -79,9 +87,13 @@ class Verification:
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Verification:
+    def from_dict(cls, data: Mapping[str, Any], controls: Collection[Control] = VERIFIED) -> Verification:
         """
         What `to_dict` gave.
+
+        Args:
+            data: That.
+            controls: What it must speak of.
 
         Raises:
             ValueError: It is nothing of that kind, or lacks a control.
@@ -94,6 +106,6 @@ class Verification:
             found = cls(findings, str(data["failure"]), float(data["duration_s"]))
         except (LookupError, TypeError) as exc:
             raise ValueError(f"no verification: {exc}") from exc
-        if {finding.control for finding in findings} != set(VERIFIED):
+        if {finding.control for finding in findings} != set(controls):
             raise ValueError("no verification: it does not speak of every control")
         return found

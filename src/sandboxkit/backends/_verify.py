@@ -23,7 +23,7 @@ import anyio.abc
 
 from sandboxkit.backends._verification import VERIFIED, Finding, Verification
 from sandboxkit.errors import BrokerError, ProgramNotExecutableError, ProgramNotFoundError, SandboxError
-from sandboxkit.model import Control, FilesystemPolicy, Grade, Limits, SandboxSpec, is_inside
+from sandboxkit.model import Control, FilesystemPolicy, Grade, Limits, NetworkPolicy, SandboxSpec, is_inside
 
 if sys.platform != "win32":
     import pwd
@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from sandboxkit.backends._contract import SandboxBackend
     from sandboxkit.model import ExecResult
 
-__all__ = ["attack"]
+__all__ = ["attack", "attack_listed"]
 
 _SCRIPT = Path(__file__).with_name("attack.sh")
+_LISTED_SCRIPT = Path(__file__).with_name("attack_listed.sh")
 _WALL_SECONDS = 10.0
 _PATIENCE = 20.0
 _GRACE = 0.5
@@ -75,6 +76,57 @@ async def attack(backend: SandboxBackend) -> Verification:
     except Exception as exc:  # noqa: BLE001 - a backend may be anybody's code; whatever it raises, it did not hold
         return Verification(failure=f"the backend raised {type(exc).__name__}: {exc}")
     return Verification(findings, duration_s=time.monotonic() - started)
+
+
+async def attack_listed(backend: SandboxBackend) -> Verification:
+    """
+    Attacks one box of *backend* that may reach one server of this machine and no other.
+    Whatever goes wrong lowers `net.allowlist` and nothing else.
+    """
+    started = time.monotonic()
+    try:
+        with anyio.fail_after(_PATIENCE):
+            found = await _listed(backend)
+    except TimeoutError:
+        found = Finding(Control.NET_ALLOWLIST, Grade.ABSENT, f"the attack did not end within {_PATIENCE:g} s")
+    except Exception as exc:  # noqa: BLE001 - a backend may be anybody's code; whatever it raises, it did not hold
+        found = Finding(Control.NET_ALLOWLIST, Grade.ABSENT, f"the attack could not be carried out: {exc}")
+    return Verification((found,), duration_s=time.monotonic() - started)
+
+
+async def _listed(backend: SandboxBackend) -> Finding:
+    control = Control.NET_ALLOWLIST
+    async with _listener() as unlisted, _listener() as listed:
+        if unlisted is None or listed is None:
+            return _unverified(control, "this process can make no server on loopback")
+        network = NetworkPolicy(allow_hosts=(f"{_LOOPBACK}:{listed.port}",), permit_networks=(f"{_LOOPBACK}/32",))
+        spec = SandboxSpec(
+            filesystem=FilesystemPolicy(base="system"), network=network, limits=Limits(wall=_WALL_SECONDS)
+        )
+        found = await backend.detect(spec)
+        claim = backend.enforcement(spec, found.facts)
+        short = frozenset(c for c, needed in spec.requirements().items() if claim.grade(c) < needed)
+        argv = ["/bin/sh", "-c", _LISTED_SCRIPT.read_text(), "sh", str(unlisted.port), str(listed.port)]
+        async with backend.open(spec.model_copy(update={"allow_degraded": short})) as box:
+            result = await box.run(argv, timeout=_WALL_SECONDS)
+        seen = _Seen.of(result, spec)
+        if unlisted.was_reached():
+            return _broken(control, "reached a server that is not listed")
+        return _allowlist(seen, reached=listed.was_reached())
+
+
+def _allowlist(seen: _Seen, *, reached: bool) -> Finding:
+    control = Control.NET_ALLOWLIST
+    if routes := sorted(set(seen.values.get("route", ()))):
+        return _broken(control, f"found a route out of the box by {', '.join(routes)}")
+    if seen.has("tool", "missing"):
+        return _unverified(control, "the box has no program that connects")
+    let = [line for line in seen.values.get("refused", ()) if line.startswith("HTTP/1.1 2")]
+    if let or any(seen.values.get("direct", ())) or any(seen.values.get("directed", ())):
+        return _broken(control, "was let through where nothing is listed, or past the proxy")
+    if not reached:
+        return _unverified(control, "the listed server was not reached, so that the others are not proves nothing")
+    return _believed(control, "only the listed server was reached, and only through the proxy")
 
 
 @dataclass(frozen=True, slots=True)

@@ -212,7 +212,7 @@ def _printer(report: Report) -> Callable[[AuditRecord], None]:
 
 
 def _described(record: AuditRecord) -> str:
-    about = _decided(record) if record.kind == "decided" else _finished(record)
+    about = {"decided": _decided, "egress": _egress}.get(record.kind, _finished)(record)
     words = [
         _clock(record.time),
         f"#{record.head.sequence}",
@@ -238,6 +238,15 @@ def _decided(record: AuditRecord) -> Iterator[str]:
     yield shortened(str(fields.get("command")), _WIDTH)
     if error := fields.get("error"):
         yield f"-- {shortened(str(error), _WIDTH)}"
+
+
+def _egress(record: AuditRecord) -> Iterator[str]:
+    fields = record.fields
+    yield shortened(str(fields.get("action")), 12)
+    yield f"{shortened(str(fields.get('destination')), _WIDTH)}:"
+    yield shortened(str(fields.get("reason")), _WIDTH)
+    if problem := fields.get("problem"):
+        yield f"-- {shortened(str(problem), _WIDTH)}"
 
 
 def _finished(record: AuditRecord) -> Iterator[str]:

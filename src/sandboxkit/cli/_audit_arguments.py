@@ -81,7 +81,7 @@ def add_audit_arguments(root: Verbs) -> None:
     grep.add_argument("-F", "--fixed-strings", action="store_true", help="PATTERN is plain text")
     grep.add_argument("-i", "--ignore-case", action="store_true", help="upper and lower case are the same")
     grep.add_argument("--field", metavar="NAME", help="look only in this field, for example command")
-    grep.add_argument("--kind", choices=("decided", "finished"), help="only records of this kind")
+    grep.add_argument("--kind", choices=("decided", "egress", "finished"), help="only records of this kind")
     grep.add_argument("--run", metavar="ID", help="only records of the run whose id begins so")
     grep.add_argument("--action", choices=_ACTIONS, help="only decisions for this action")
     grep.add_argument("--since", metavar="TIME", type=_time, help=f"not before: {_TIMES}")

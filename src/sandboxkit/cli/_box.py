@@ -33,11 +33,25 @@ def spec_of(options: argparse.Namespace) -> SandboxSpec:
         named = spec.filesystem.model_dump(exclude_unset=True)
         named |= {"read": (*spec.filesystem.read, *read), "write": (*spec.filesystem.write, *write)}
         spec = spec.model_copy(update={"filesystem": FilesystemPolicy(**named)})
-    if options.network:
-        spec = spec.model_copy(update={"network": NetworkPolicy(mode=options.network)})
+    if options.network or options.allow_host:
+        spec = spec.model_copy(update={"network": _network(spec.network, options.network, options.allow_host)})
     if options.timeout and "wall" not in spec.limits.model_fields_set:
         spec = spec.model_copy(update={"limits": spec.limits.model_copy(update={"wall": options.timeout})})
     return spec
+
+
+def _network(given: NetworkPolicy, mode: str | None, hosts: Sequence[str]) -> NetworkPolicy:
+    """
+    *given* with *hosts* allowed beside its own, or of another *mode*.
+    """
+    if hosts and mode in ("none", "host"):
+        raise SpecError(f"--allow-host: --network {mode} has no list of hosts; leave one of them out")
+    if given.mode != "listed" or mode in ("none", "host"):
+        given = NetworkPolicy()
+    named = given.model_dump(exclude_unset=True) | {"mode": mode or "listed"}
+    if hosts:
+        named["allow_hosts"] = (*given.allow_hosts, *hosts)
+    return NetworkPolicy(**named)
 
 
 def _default(*, has_paths: bool) -> SandboxSpec:

@@ -44,7 +44,7 @@ def machine() -> tuple[Feature, ...]:
     """
     The features of this machine, read from the kernel's own files.
     """
-    linux = (_user_namespaces(), _seccomp(), _landlock(), _cgroup()) if sys.platform == "linux" else ()
+    linux = (_user_namespaces(), _seccomp(), _landlock(), _cgroup(), _tracing()) if sys.platform == "linux" else ()
     return (_kernel(), _user(), *linux, _python())
 
 
@@ -124,7 +124,11 @@ def _cgroup() -> Feature:
     found = cgroups()
     if not found.reason:
         return Feature("cgroup", f"limits hold for whole trees ({found.describe()})")
-    remedy = "start it with systemd-run --user --scope -p Delegate=yes, or as root, so that limits hold for whole trees"
+    bus = f"/run/user/{os.geteuid()}/bus"
+    remedy = (
+        f"so that limits hold for whole trees, log in with systemd and its user bus ({bus}; loginctl enable-linger "
+        "keeps it), start this in a group delegated to you (systemd-run -p Delegate=yes), or run it as root"
+    )
     return Feature(
         "cgroup",
         f"{found.describe()}; the other limits hold for each process, not for their sum"
@@ -132,6 +136,24 @@ def _cgroup() -> Feature:
         else found.describe(),
         remedy,
     )
+
+
+def _tracing() -> Feature:
+    """
+    Whether a run can be explained, which takes ptrace(2).
+
+    Source: Documentation/admin-guide/LSM/Yama.rst.
+    """
+    value = _read("/proc/sys/kernel/yama/ptrace_scope")
+    setting = f"kernel.yama.ptrace_scope={value}"
+    if value == "3":
+        remedy = "to have runs explained, no longer set it to 3, and restart: until then the kernel keeps it"
+        return Feature("tracing", f"forbidden ({setting})", remedy)
+    if value == "2" and os.geteuid() != 0:
+        return Feature(
+            "tracing", f"forbidden to ordinary users ({setting})", f"sysctl -w {setting[:-1]}1, for --explain"
+        )
+    return Feature("tracing", "on" if value is None else f"on ({setting})")
 
 
 def _python() -> Feature:

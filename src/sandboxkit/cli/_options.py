@@ -76,8 +76,15 @@ def _box() -> Parser:
     )
     box.add_argument(
         "--network",
-        choices=("none", "host"),
-        help="none (the default): nothing outside the box; host: the host's network, unfiltered",
+        choices=("none", "listed", "host"),
+        help="none (the default): nothing outside the box; listed: what --allow-host and the spec list; host: the host's network, unfiltered",
+    )
+    box.add_argument(
+        "--allow-host",
+        metavar="HOST[:PORT]",
+        action="append",
+        default=[],
+        help="a host the command may reach, through a proxy it is told about (repeatable); *.HOST is one label more",
     )
     box.add_argument(
         "--write",
@@ -105,6 +112,18 @@ def _add_commands(verbs: Verbs) -> None:
         help="say what the command was refused, and the line of a spec that would allow it; takes longer",
     )
     add_ask_options(run)
+    run.add_argument(
+        "--audit",
+        metavar="FILE",
+        type=named,
+        help="add what is decided and how it ends to this log; what cannot be recorded is not run",
+    )
+    run.add_argument(
+        "--audit-key",
+        metavar="FILE",
+        type=named,
+        help="with --audit: the key of the log, in a file that only you can read",
+    )
     run.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD", help=_COMMAND_HELP)
     learn = verbs.add("learn", "find the smallest box a command passes in", _LEARN, box, takes="-- CMD")
     learn.add_argument("-o", "--output", metavar="FILE", type=named, help="write the spec to this file, not to stdout")
@@ -140,8 +159,9 @@ asks at the terminal about each line of a spec that would allow what it was refu
 a time, until it ends with 0. Then it leaves out the lines that were not needed and prints
 the spec. What the command writes is thrown away after each run.
 
-Never proposed are credentials, protected files and the network. Ends with 1 where the
-command does not pass.
+Never proposed are credentials, protected files and the whole network. With --network
+listed, each host that was refused is asked about. Ends with 1 where the command does not
+pass.
 """
 _CHECK = """\
 Says what the policy decides about CMD and which rules matched. Runs nothing.

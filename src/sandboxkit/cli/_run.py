@@ -14,13 +14,14 @@ from sandboxkit.cli._box import spec_of
 from sandboxkit.cli._exit import Exit, reserved
 from sandboxkit.cli._output import note, write
 from sandboxkit.cli._verbs import Usage
-from sandboxkit.errors import SpecError
+from sandboxkit.errors import AuditError, SpecError
 from sandboxkit.model import Termination
 from sandboxkit.router import AutoSandboxRouter
 
 if TYPE_CHECKING:
     import argparse
 
+    from sandboxkit.audit import JsonlAudit
     from sandboxkit.cli._report import Report
     from sandboxkit.model import ExecResult, Violation
 
@@ -45,16 +46,24 @@ def run(options: argparse.Namespace, report: Report) -> int:
         raise Usage(
             "--grants goes with --ask: without it nobody is asked", "usage: sandboxkit run --ask --grants FILE -- CMD"
         )
+    if options.audit_key is not None and options.audit is None:
+        raise Usage(
+            "--audit-key goes with --audit: no log is named",
+            "usage: sandboxkit run --audit FILE --audit-key FILE -- CMD",
+        )
     spec = spec_of(options)
-    router = _router(options) if options.ask or options.policy else None
-    routed = sync.route(
-        command_of(options),
-        spec=spec,
-        router=router,
-        stdin=input_of(),
-        timeout=options.timeout,
-        explain=options.explain,
-    )
+    try:
+        router = _router(options) if options.ask or options.policy or options.audit else None
+        routed = sync.route(
+            command_of(options),
+            spec=spec,
+            router=router,
+            stdin=input_of(),
+            timeout=options.timeout,
+            explain=options.explain,
+        )
+    except AuditError as exc:
+        return _unrecorded(exc, report)
     result = routed.result
     code, status = _exit(result)
     if not report.is_json:
@@ -64,6 +73,18 @@ def run(options: argparse.Namespace, report: Report) -> int:
     return report.done(code, status, routed.to_dict())
 
 
+def _unrecorded(problem: AuditError, report: Report) -> int:
+    """
+    Nothing ran; or it did, and only its end is not in the log: what it wrote is shown then.
+    """
+    if problem.result is None:
+        return report.failed(Exit.USAGE, problem, str(problem))
+    if not report.is_json:
+        write(1, problem.result.stdout)
+        write(2, problem.result.stderr)
+    return report.failed(Exit.INTERNAL, problem, str(problem))
+
+
 def _router(options: argparse.Namespace) -> AutoSandboxRouter:
     from sandboxkit.approval import GrantStore, RememberingApprover, TerminalApprover
     from sandboxkit.cli._policy_files import policy_of
@@ -71,7 +92,16 @@ def _router(options: argparse.Namespace) -> AutoSandboxRouter:
     store = GrantStore(options.grants)
     approver = RememberingApprover(TerminalApprover(), store=store, session=False) if options.ask else None
     policy = policy_of(options.policy) if options.policy else None
-    return AutoSandboxRouter(policy=policy, approver=approver)
+    return AutoSandboxRouter(policy=policy, approver=approver, audit=_log(options))
+
+
+def _log(options: argparse.Namespace) -> JsonlAudit | None:
+    if options.audit is None:
+        return None
+    from sandboxkit.audit import AuditKey, JsonlAudit
+
+    key = AuditKey.from_file(options.audit_key) if options.audit_key is not None else None
+    return JsonlAudit(options.audit, key=key)
 
 
 def command_of(options: argparse.Namespace) -> str | list[str]:

@@ -14,6 +14,7 @@ import anyio
 from anyio.abc import ByteStream, SocketAttribute
 
 from sandboxkit.egress._interfaces import own_addresses
+from sandboxkit.egress._plain import connect
 from sandboxkit.egress._resolve import system_resolver
 from sandboxkit.errors import EgressDeniedError, EgressError, EgressTimeoutError, EgressUnreachableError
 from sandboxkit.guard import Address, Verdict, checked_addresses
@@ -21,6 +22,7 @@ from sandboxkit.model import is_literal
 
 if TYPE_CHECKING:
     from sandboxkit.egress._resolve import Resolver
+    from sandboxkit.egress._upstream import UpstreamProxy
     from sandboxkit.guard import EgressPolicy
 
 __all__ = ["Connection", "Connector", "Dialer", "connect_checked"]
@@ -65,6 +67,7 @@ class Dialer:
         own: The addresses of this machine; by default those of its interfaces.
         resolve_timeout: Seconds for the name service.
         connect_timeout: Seconds for all of a connection's attempts together.
+        upstream: A proxy through which everything goes, see `UpstreamProxy`.
     """
 
     def __init__(
@@ -76,7 +79,9 @@ class Dialer:
         own: Collection[Address] | None = None,
         resolve_timeout: float = 5.0,
         connect_timeout: float = 10.0,
+        upstream: UpstreamProxy | None = None,
     ) -> None:
+        self._upstream = upstream
         self._policy = policy
         self._resolver = resolver or system_resolver
         self._connector = connector or connect_checked
@@ -95,11 +100,19 @@ class Dialer:
             EgressTimeoutError: The name service or the host took too long.
             EgressUnreachableError: None of its addresses answered.
         """
-        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        addresses = await self.addresses(host, port)
+        where = _shown(host, port)
+        upstream = self._upstream
+        if upstream is not None:
+            self._refuse_behind(upstream, host, port)
+            addresses, port = await self._of_upstream(upstream), upstream.port
+        else:
+            addresses = await self.addresses(host, port)
         try:
             with anyio.fail_after(self._connect_timeout):
-                return await _race(where, addresses, port, self._connector)
+                connection = await _race(where if upstream is None else str(upstream), addresses, port, self._connector)
+                if upstream is None:
+                    return connection
+                return Connection(await upstream.tunnel(connection.stream, where), connection.address)
         except TimeoutError as exc:
             if isinstance(exc, EgressError):
                 raise
@@ -117,7 +130,24 @@ class Dialer:
         texts = (host,) if is_literal(host) else await self._resolved(host, port)
         verdict = self._policy.judge(texts, own=self._own_now())
         if not verdict.allowed:
-            raise EgressDeniedError(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", verdict)
+            raise EgressDeniedError(_shown(host, port), verdict)
+        return checked_addresses(texts)
+
+    def _refuse_behind(self, upstream: UpstreamProxy, host: str, port: int) -> None:
+        """
+        What can be told of a destination whose name another machine resolves.
+        """
+        verdict = self._policy.judge((host,), own=self._own_now()) if is_literal(host) else Verdict.allow("a name")
+        if (host, port) == (upstream.host, upstream.port):
+            verdict = Verdict.deny("it is the upstream proxy, which would lead anywhere", code="rule")
+        if not verdict.allowed:
+            raise EgressDeniedError(_shown(host, port), verdict)
+
+    async def _of_upstream(self, upstream: UpstreamProxy) -> tuple[Address, ...]:
+        texts = (upstream.host,) if is_literal(upstream.host) else await self._resolved(upstream.host, upstream.port)
+        verdict = upstream.judge(texts)
+        if not verdict.allowed:
+            raise EgressDeniedError(str(upstream), verdict)
         return checked_addresses(texts)
 
     async def _resolved(self, host: str, port: int) -> Sequence[str]:
@@ -135,6 +165,10 @@ class Dialer:
         return self._own
 
 
+def _shown(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 async def connect_checked(address: Address, port: int) -> ByteStream:
     """
     A TCP connection to *address*, whose peer is compared with it.
@@ -144,7 +178,7 @@ async def connect_checked(address: Address, port: int) -> ByteStream:
         EgressDeniedError: The peer has another address, so something between redirects
             connections; nothing was sent.
     """
-    stream = await anyio.connect_tcp(str(address), port)
+    stream = await connect(address, port)
     peer = ipaddress.ip_address(str(stream.extra(SocketAttribute.remote_address)[0]).partition("%")[0])
     if peer != address:
         await anyio.aclose_forcefully(stream)

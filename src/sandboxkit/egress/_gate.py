@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sandboxkit.egress._ask import Questions
     from sandboxkit.egress._dial import Connection, Dialer
     from sandboxkit.egress._event import OnEvent
+    from sandboxkit.egress._intercept import Interceptor
     from sandboxkit.guard import EgressPolicy, Url
 
 __all__ = ["Gate"]
@@ -40,9 +41,11 @@ class Gate:
         dialer: Dialer,
         questions: Questions,
         on_event: OnEvent | None,
+        interceptor: Interceptor | None = None,
     ) -> None:
         self.policy = policy
         self.identity = identity
+        self.interceptor = interceptor
         self._dialer = dialer
         self._questions = questions
         self._on_event = on_event
@@ -70,7 +73,7 @@ class Gate:
             EgressError: It is refused, or fails.
         """
         await self.approve_request(url, method, record)
-        return await self._dial(record, url.host, url.port)
+        return await self.open_approved(url.host, url.port, record)
 
     async def approve_request(self, url: Url, method: str, record: Record) -> None:
         """
@@ -98,7 +101,21 @@ class Gate:
             if secure.action != "deny":
                 record.verdict, must_be_tls = secure, True
         await self._approve(record, host, port, None)
-        return await self._dial(record, host, port), must_be_tls
+        return await self.open_approved(host, port, record), must_be_tls
+
+    def foresee(self, host: str, port: int, record: Record) -> None:
+        """
+        Refuses a tunnel in which no request could be allowed, before anything is said in it.
+
+        Raises:
+            EgressDeniedError: There could be none.
+        """
+        record.verdict = self.policy.decide_inspected(host, port)
+        if record.verdict.action == "deny":
+            unseen = self.policy.decide_tunnel(host, port)
+            if unseen.action == "deny":
+                raise EgressDeniedError(record.destination, record.verdict)
+            record.verdict = unseen
 
     async def _approve(self, record: Record, host: str, port: int, request: str | None) -> None:
         verdict = record.verdict
@@ -110,7 +127,13 @@ class Gate:
         if not verdict.allowed:
             raise EgressDeniedError(record.destination, verdict)
 
-    async def _dial(self, record: Record, host: str, port: int) -> Connection:
+    async def open_approved(self, host: str, port: int, record: Record) -> Connection:
+        """
+        A connection for what was approved.
+
+        Raises:
+            EgressError: It fails, or leads where the policy forbids.
+        """
         connection = await self._dialer.connect(host, port)
         record.address = str(connection.address)
         return connection

@@ -5,9 +5,7 @@
 from __future__ import annotations
 
 import re
-import ssl
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 import anyio
@@ -20,6 +18,7 @@ from sandboxkit.egress._dial import Dialer
 from sandboxkit.egress._gate import Gate
 from sandboxkit.egress._limits import ClientLimits
 from sandboxkit.egress._network import Backend
+from sandboxkit.egress._roots import system_roots
 from sandboxkit.errors import (
     EgressDeniedError,
     EgressError,
@@ -30,6 +29,7 @@ from sandboxkit.errors import (
 from sandboxkit.guard import Verdict, canonical_url, redirect_url
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator, Collection, Generator, Iterator
 
     from sandboxkit.egress._ask import Ask
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from sandboxkit.egress._event import OnEvent
     from sandboxkit.egress._record import Record
     from sandboxkit.egress._resolve import Resolver
+    from sandboxkit.egress._upstream import UpstreamProxy
     from sandboxkit.guard import Address, EgressPolicy, Url
 
 __all__ = ["DEADLINE", "GuardedClient", "GuardedTransport", "redirect_flow"]
@@ -72,6 +73,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         resolver: See `Dialer`.
         connector: See `Dialer`.
         own: See `Dialer`.
+        upstream: See `Dialer`. No variable of the environment ever names one.
         ssl_context: Verifies servers; by default with the certificate authorities of the
             system, whatever SSL_CERT_FILE says.
         http2: Whether to offer HTTP/2 where the package h2 is there.
@@ -88,14 +90,15 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         resolver: Resolver | None = None,
         connector: Connector | None = None,
         own: Collection[Address] | None = None,
+        upstream: UpstreamProxy | None = None,
         ssl_context: ssl.SSLContext | None = None,
         http2: bool = True,
     ) -> None:
         self.limits = limits or ClientLimits()
-        dialer = Dialer(policy, resolver=resolver, connector=connector, own=own)
+        dialer = Dialer(policy, resolver=resolver, connector=connector, own=own, upstream=upstream)
         self._gate = Gate(policy, identity=identity, dialer=dialer, questions=Questions(ask), on_event=on_event)
         self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=ssl_context or _system_context(),
+            ssl_context=ssl_context or system_roots(),
             max_connections=self.limits.connections,
             keepalive_expiry=self.limits.keepalive,
             http2=http2 and _has_h2(),
@@ -312,29 +315,6 @@ def _has_h2() -> bool:
     except ImportError:
         return False
     return True
-
-
-def _system_context() -> ssl.SSLContext:
-    """
-    Verifies with what OpenSSL was built to use; `create_default_context` would read the environment.
-
-    Raises:
-        FileNotFoundError: The system has no certificate authorities there.
-    """
-    paths = ssl.get_default_verify_paths()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    found = False
-    for name, place in (("cafile", Path(paths.openssl_cafile)), ("capath", Path(paths.openssl_capath))):
-        if place.is_file() if name == "cafile" else (place.is_dir() and any(place.iterdir())):
-            context.load_verify_locations(**{name: str(place)})
-            found = True
-    if not found:
-        raise FileNotFoundError(
-            f"no certificate authorities at {paths.openssl_cafile} or {paths.openssl_capath}; "
-            "install ca-certificates or pass ssl_context"
-        )
-    return context
 
 
 @contextmanager

@@ -14,8 +14,8 @@ import anyio
 import h11
 
 from sandboxkit.egress._relay import CHUNK, TunnelEndedError
-from sandboxkit.egress._tunnel import Tunnel
-from sandboxkit.errors import EgressDeniedError, EgressError, EgressLimitError, EgressTimeoutError, UrlError
+from sandboxkit.egress._tunnel import open_tunnel
+from sandboxkit.errors import EgressError, EgressLimitError, EgressTimeoutError, UrlError
 from sandboxkit.guard import canonical_host, canonical_url
 
 if TYPE_CHECKING:
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from anyio.abc import ByteStream
 
     from sandboxkit.egress._gate import Gate
+    from sandboxkit.egress._injection import Veil
     from sandboxkit.egress._record import ProxyLimits, Record
     from sandboxkit.egress._stream import Unread
     from sandboxkit.guard import Url
 
-__all__ = ["serve_http"]
+__all__ = ["Exchange", "Server", "serve_http", "status_of"]
 
 _Headers = list[tuple[bytes, bytes]]
 _AUTHORITY = re.compile(r"(\[[^\]]*\]|[^:\[\]]+):([0-9]{1,5})", re.ASCII)
@@ -36,6 +37,7 @@ _HOP_BY_HOP = frozenset(
     b"connection proxy-connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade".split()
 )
 """What is about one connection, not about the request. Source: RFC 9110 section 7.6.1."""
+_UPGRADE = [(b"Upgrade", b"websocket"), (b"Connection", b"Upgrade")]
 
 
 async def serve_http(gate: Gate, client: Unread, *, limits: ProxyLimits, token: str | None) -> None:
@@ -48,7 +50,7 @@ async def serve_http(gate: Gate, client: Unread, *, limits: ProxyLimits, token: 
 
     Source: RFC 9110 section 9.3.6 (CONNECT), RFC 9112 section 3.2.2 (absolute form).
     """
-    server = _Server(client, limits)
+    server = Server(client, limits)
     for _ in range(limits.requests):
         request = await server.request()
         if request is None:
@@ -65,7 +67,7 @@ async def serve_http(gate: Gate, client: Unread, *, limits: ProxyLimits, token: 
 
 
 @final
-class _Server:
+class Server:
     """
     Our side of the client's connection.
     """
@@ -130,10 +132,10 @@ def _reason(status: int) -> bytes:
     }.get(status, b"Refused")
 
 
-def _status(exc: Exception) -> int:
+def status_of(exc: Exception) -> int:
     if isinstance(exc, UrlError):
         return 400
-    if isinstance(exc, EgressDeniedError):
+    if isinstance(exc, PermissionError):
         return 403
     return 504 if isinstance(exc, EgressTimeoutError) else 502
 
@@ -165,20 +167,19 @@ def _has_token(request: h11.Request, token: str) -> bool:
     return False
 
 
-async def _tunnel(gate: Gate, server: _Server, request: h11.Request) -> None:
+async def _tunnel(gate: Gate, server: Server, request: h11.Request) -> None:
     shown = ascii(request.target.decode("latin-1"))[1:-1][:200]
     with gate.recording("connect", shown) as record:
         try:
             host, port = _authority(shown)
-            connection, must_be_tls = await gate.open_tunnel(host, port, record)
+            tunnel = await open_tunnel(gate, host, port, limits=server.limits, record=record)
         except (EgressError, UrlError) as exc:
-            await server.refuse(_status(exc), str(exc))
+            await server.refuse(status_of(exc), str(exc))
             raise
-        async with connection.stream:
+        async with tunnel:
             await server.client.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
             server.client.put_back(server.http.trailing_data[0])
-            tunnel = Tunnel(gate.policy, host, port, must_be_tls=must_be_tls, limits=server.limits, record=record)
-            await tunnel.carry(server.client, connection)
+            await tunnel.carry(server.client)
 
 
 def _authority(text: str) -> tuple[str, int]:
@@ -201,7 +202,7 @@ def _absolute(target: bytes) -> Url:
     return url
 
 
-async def _forward(gate: Gate, server: _Server, request: h11.Request) -> bool:
+async def _forward(gate: Gate, server: Server, request: h11.Request) -> bool:
     """
     Passes one request on, and its answer back. Returns whether the client may send another.
     """
@@ -212,40 +213,49 @@ async def _forward(gate: Gate, server: _Server, request: h11.Request) -> bool:
             record.destination = url.origin + url.path
             connection = await gate.open_request(url, method, record)
         except (EgressError, UrlError) as exc:
-            await server.refuse(_status(exc), str(exc))
+            await server.refuse(status_of(exc), str(exc))
             record.failed(exc)
             return False
         async with connection.stream:
-            exchange = _Exchange(server, connection.stream, record)
+            exchange = Exchange(server, connection.stream, record)
             return await exchange.run(method, url, request.headers.raw_items())
 
 
 @final
-class _Exchange:
+class Exchange:
     """
     One request and its answer. Both are written anew, so that what one side reads as a
     single message is one for the other side too.
+
+    Attributes:
+        switched: Whether the server agreed to another protocol: nothing more of HTTP comes.
     """
 
-    def __init__(self, server: _Server, upstream: ByteStream, record: Record) -> None:
+    def __init__(
+        self, server: Server, upstream: ByteStream, record: Record, *, veil: Veil | None = None, upgrades: bool = False
+    ) -> None:
         self._server = server
         self._upstream = upstream
         self._record = record
+        self._veil = veil
+        self._upgrades = upgrades
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=server.limits.header_bytes)
+        self.switched = False
 
     async def run(self, method: str, url: Url, headers: Iterable[tuple[bytes, bytes]]) -> bool:
         """
         Returns whether the client may send another request.
         """
         limits, traffic = self._server.limits, self._record.traffic
+        fields = [field for field in _end_to_end(headers) if field[0].lower() != b"host"]
         head = h11.Request(
             method=method,
             target=url.target,
             headers=[
                 (b"Host", url.authority.encode()),
-                *(field for field in _end_to_end(headers) if field[0].lower() != b"host"),
+                *(fields if self._veil is None else self._veil.request(fields)),
                 *_framing(headers),
-                (b"Connection", b"close"),
+                *(_UPGRADE if self._upgrades else [(b"Connection", b"close")]),
             ],
         )
         failures: list[Exception] = []
@@ -270,14 +280,22 @@ class _Exchange:
                 tasks.cancel_scope.cancel()
         return await self._ended(failures, traffic.received)
 
+    def unread(self) -> tuple[bytes, bytes]:
+        """
+        What client and server sent behind the switch of protocols.
+        """
+        return self._server.http.trailing_data[0], self._http.trailing_data[0]
+
     async def _ended(self, failures: list[Exception], received: int) -> bool:
         http = self._server.http
+        if self.switched and not failures:
+            return False
         if failures or http.our_state is not h11.DONE:
             problem = (
                 failures[0] if failures else EgressTimeoutError(self._record.destination, "the exchange took too long")
             )
             self._record.failed(problem)
-            await self._server.refuse(_status(problem), str(problem))
+            await self._server.refuse(status_of(problem), str(problem))
             return False
         if http.their_state is not h11.DONE:
             return False
@@ -298,29 +316,46 @@ class _Exchange:
     async def _download(self) -> None:
         while True:
             event = await self._answer()
-            if isinstance(event, h11.InformationalResponse):
-                if event.status_code != 101:
-                    await self._to_client(
-                        h11.InformationalResponse(
-                            status_code=event.status_code, headers=_end_to_end(event.headers.raw_items())
-                        )
+            match event:
+                case h11.InformationalResponse(status_code=101):
+                    if self._upgrades:
+                        self.switched = True
+                        fields = [*_UPGRADE, *_end_to_end(event.headers.raw_items())]
+                        await self._to_client(h11.InformationalResponse(status_code=101, headers=fields))
+                        return
+                case h11.InformationalResponse():
+                    fields = self._shown(event.headers.raw_items())
+                    await self._to_client(h11.InformationalResponse(status_code=event.status_code, headers=fields))
+                case h11.Response():
+                    await self._to_client(self._response(event))
+                case h11.Data():
+                    await self._to_client_as_body(event.data if self._veil is None else self._veil.body(event.data))
+                case h11.EndOfMessage():
+                    if self._veil is not None:
+                        await self._to_client_as_body(self._veil.rest())
+                    await self._to_client(h11.EndOfMessage())
+                    return
+                case _:
+                    raise EgressLimitError(
+                        self._record.destination, "the server closed the connection without an answer"
                     )
-            elif isinstance(event, h11.Response):
-                fields = event.headers.raw_items()
-                await self._to_client(
-                    h11.Response(
-                        status_code=event.status_code,
-                        reason=event.reason,
-                        headers=[*_end_to_end(fields), *_framing(fields)],
-                    )
-                )
-            elif isinstance(event, h11.Data):
-                await self._to_client(h11.Data(data=event.data))
-            elif isinstance(event, h11.EndOfMessage):
-                await self._to_client(h11.EndOfMessage())
-                return
-            else:
-                raise EgressLimitError(self._record.destination, "the server closed the connection without an answer")
+
+    def _shown(self, headers: Iterable[tuple[bytes, bytes]]) -> _Headers:
+        fields = _end_to_end(headers)
+        return fields if self._veil is None else self._veil.fields(fields)
+
+    def _response(self, event: h11.Response) -> h11.Response:
+        fields, reason, framing = event.headers.raw_items(), event.reason, _framing(event.headers.raw_items())
+        if self._veil is not None:
+            refusal = self._veil.refusal(event.status_code, fields)
+            if refusal is not None:
+                raise EgressLimitError(self._record.destination, refusal)
+            reason, framing = b"", []  # masking changes the length
+        return h11.Response(status_code=event.status_code, reason=reason, headers=[*self._shown(fields), *framing])
+
+    async def _to_client_as_body(self, data: bytes) -> None:
+        if data:
+            await self._to_client(h11.Data(data=data))
 
     async def _answer(self) -> h11.Event | type[h11.PAUSED]:
         try:
@@ -329,8 +364,12 @@ class _Exchange:
         except TimeoutError:
             raise EgressTimeoutError(self._record.destination, "the server is silent") from None
         except h11.RemoteProtocolError as exc:
-            raise EgressLimitError(self._record.destination, f"the answer is malformed: {exc}") from exc
-        except anyio.BrokenResourceError:
+            # What the server wrote stands in the exception: behind a veil nobody may see it.
+            detail = "" if self._veil else f": {exc}"
+            raise EgressLimitError(self._record.destination, f"the answer is malformed{detail}") from (
+                None if self._veil else exc
+            )
+        except (anyio.BrokenResourceError, OSError):
             raise EgressLimitError(self._record.destination, "the server broke the connection") from None
         if (
             isinstance(event, h11.Response | h11.InformationalResponse)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import secrets
 from contextlib import asynccontextmanager, suppress
@@ -17,6 +16,8 @@ from anyio.abc import SocketAttribute
 from sandboxkit.egress._ask import Questions
 from sandboxkit.egress._dial import Dialer
 from sandboxkit.egress._gate import Gate
+from sandboxkit.egress._interception import Interception, Trust
+from sandboxkit.egress._plain import serve_plain
 from sandboxkit.egress._record import ProxyLimits
 from sandboxkit.egress._relay import TunnelEndedError
 from sandboxkit.egress._socks import VERSION, serve_socks
@@ -31,17 +32,15 @@ if TYPE_CHECKING:
     from sandboxkit.egress._ask import Ask
     from sandboxkit.egress._dial import Connector
     from sandboxkit.egress._event import OnEvent
+    from sandboxkit.egress._intercept import Interceptor
     from sandboxkit.egress._resolve import Resolver
+    from sandboxkit.egress._upstream import UpstreamProxy
     from sandboxkit.guard import Address, EgressPolicy
 
 __all__ = ["EgressProxy", "ProxyAddress"]
 
 _log = logging.getLogger("sandboxkit.egress")
 _TLS_RECORD = 22
-_PASSING = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EPERM))
-"""Why one connection cannot be taken, while the listener stays as it is. Source: accept(2)."""
-_RESPITE_S = 0.1
-"""How long to wait then: what is short, such as descriptors, stays short for a moment."""
 _BUSY = b"HTTP/1.1 503 Busy\r\nContent-Type: text/plain\r\nContent-Length: 39\r\nConnection: close\r\n\r\nsandboxkit: too many connections at once"
 
 
@@ -85,11 +84,15 @@ class EgressProxy:
 
     One listener is one identity: give each box a listener that only it can reach.
 
-    It does not look into TLS. What an allowed host does with what it is sent, and hosts
-    that hide behind an allowed one on the same server, are beyond it.
+    It looks into TLS only with `intercept`. Without, hosts that hide behind an allowed one
+    on the same server are beyond it; what an allowed host does with what it is sent always is.
 
     Args:
         policy: Decides about destinations.
+        intercept: Whether to stand in for https hosts, so that rules about methods and
+            paths hold there too and secrets can be put in: True, or how. Clients must
+            trust the certificate in `trust`, send the name of their tunnel, and speak
+            first; inside is HTTP/1.1. Programs that pin certificates refuse it.
         identity: Stands in events and questions.
         ask: Answers where a rule asks; without it such a rule denies.
         ask_timeout: Seconds for an answer.
@@ -99,15 +102,19 @@ class EgressProxy:
         resolver: See `Dialer`.
         connector: See `Dialer`.
         own: See `Dialer`.
+        upstream: See `Dialer`. No variable of the environment ever names one.
 
     Raises:
         MissingExtraError: The extra `egress` is not installed.
+        PolicyError: An injection is wrong.
+        FileNotFoundError: The system has no certificate authorities, and none were given.
     """
 
     def __init__(
         self,
         policy: EgressPolicy,
         *,
+        intercept: bool | Interception = False,
         identity: str = "proxy",
         ask: Ask | None = None,
         ask_timeout: float = 60.0,
@@ -117,17 +124,35 @@ class EgressProxy:
         resolver: Resolver | None = None,
         connector: Connector | None = None,
         own: Collection[Address] | None = None,
+        upstream: UpstreamProxy | None = None,
     ) -> None:
         _require_h11()
         self._limits = limits or ProxyLimits()
         self._gate = Gate(
             policy,
             identity=identity,
-            dialer=Dialer(policy, resolver=resolver, connector=connector, own=own),
+            dialer=Dialer(policy, resolver=resolver, connector=connector, own=own, upstream=upstream),
             questions=Questions(ask, timeout=ask_timeout, limit=max_questions),
             on_event=on_event,
+            interceptor=_interceptor(intercept),
         )
         self._open = 0
+
+    def trust(self, directory: str) -> Trust:
+        """
+        The files and variables by which a box accepts this proxy's certificates.
+
+        Args:
+            directory: Where in the box the file will be; an absolute path.
+
+        Raises:
+            ValueError: The proxy does not intercept, or the path is relative.
+        """
+        if self._gate.interceptor is None:
+            raise ValueError("this proxy does not look into TLS; make it with intercept=True")
+        if not directory.startswith("/"):
+            raise ValueError(f"{directory!r} is a relative path; write it from the root of the box")
+        return Trust.at(directory, self._gate.interceptor.authority.certificate)
 
     async def serve(
         self,
@@ -151,17 +176,9 @@ class EgressProxy:
             except Exception:  # noqa: BLE001 - it ends this connection and no other one
                 _log.exception("%s: a connection failed", self._gate.identity)
 
-        async with listener, anyio.create_task_group() as connections:
+        async with listener:
             task_status.started()
-            while True:
-                try:
-                    await listener.serve(one, connections)
-                    return
-                except* (OSError, anyio.BrokenResourceError) as failures:
-                    if not all(map(_is_passing, failures.exceptions)):
-                        raise
-                    _log.warning("%s: a connection could not be taken; it waits", self._gate.identity)
-                await anyio.sleep(_RESPITE_S)
+            await serve_plain(listener, one)
 
     @asynccontextmanager
     async def listening(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[ProxyAddress]:
@@ -229,15 +246,6 @@ class EgressProxy:
             await serve_http(self._gate, client, limits=self._limits, token=token)
 
 
-def _is_passing(exc: BaseException) -> bool:
-    """
-    Whether *exc*, of accepting a connection, says nothing against the listener. On trio
-    the kernel's own error is the cause of what is raised.
-    """
-    told = exc if isinstance(exc, OSError) else exc.__cause__
-    return isinstance(told, OSError) and told.errno in _PASSING
-
-
 async def _turn_away(stream: ByteStream) -> None:
     client = Unread(stream)
     with suppress(anyio.BrokenResourceError, OSError):
@@ -246,8 +254,17 @@ async def _turn_away(stream: ByteStream) -> None:
     await client.abort()
 
 
+def _interceptor(intercept: bool | Interception) -> Interceptor | None:
+    if intercept is False:
+        return None
+    from sandboxkit.egress._intercept import Interceptor
+
+    return Interceptor(Interception() if intercept is True else intercept)
+
+
 def _require_h11() -> None:
     try:
-        import h11  # noqa: F401 - whether it is there
+        import cryptography  # noqa: F401 - whether it is there
+        import h11  # noqa: F401 - likewise
     except ImportError:
         raise MissingExtraError("egress", "sandboxkit.egress.EgressProxy") from None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from sandboxkit.egress._plain import PlainStream
 from sandboxkit.errors import EgressError
 
 if TYPE_CHECKING:
@@ -98,6 +99,8 @@ async def relay(
     async def guarded(way: Callable[[], Awaitable[None]]) -> None:
         try:
             await way()
+        except NotImplementedError:
+            tasks.cancel_scope.cancel()  # TLS ends both directions at once
         except (TunnelEndedError, EgressError, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError) as exc:
             failures.append(exc)  # a reset of one side ends both directions
         ended.append(way)
@@ -118,6 +121,10 @@ async def relay(
 
 
 async def _copy(source: ByteStream, target: ByteStream, count: Callable[[int], None]) -> None:
+    plain, other = _plain(source), _plain(target)
+    if plain is not None and other is not None:
+        await plain.carry(other, count)
+        return
     while True:
         try:
             data = await source.receive(CHUNK)
@@ -125,6 +132,14 @@ async def _copy(source: ByteStream, target: ByteStream, count: Callable[[int], N
             return
         await target.send(data)
         count(len(data))
+
+
+def _plain(stream: ByteStream) -> PlainStream | None:
+    """
+    The socket behind *stream*, where nothing was put back in front of it.
+    """
+    found: object = getattr(stream, "plain", stream)
+    return found if isinstance(found, PlainStream) else None
 
 
 async def _end(stream: ByteStream) -> None:

@@ -9,7 +9,7 @@ import ipaddress
 import struct
 from typing import TYPE_CHECKING
 
-from sandboxkit.egress._tunnel import Tunnel
+from sandboxkit.egress._tunnel import open_tunnel
 from sandboxkit.errors import EgressDeniedError, EgressError, EgressTimeoutError, UrlError
 from sandboxkit.guard import canonical_host
 from sandboxkit.model import ipv6_text
@@ -55,14 +55,13 @@ async def serve_socks(gate: Gate, client: Unread, *, limits: ProxyLimits, token:
                     raise ValueError("a port is 1 to 65535")
             except ValueError as exc:
                 raise UrlError(record.destination, str(exc)) from None
-            connection, must_be_tls = await gate.open_tunnel(host, port, record)
+            tunnel = await open_tunnel(gate, host, port, limits=limits, record=record)
         except (EgressError, UrlError) as exc:
             await _reply(client, _code(exc))
             raise
-        async with connection.stream:
+        async with tunnel:
             await _reply(client, _OK)
-            tunnel = Tunnel(gate.policy, host, port, must_be_tls=must_be_tls, limits=limits, record=record)
-            await tunnel.carry(client, connection)
+            await tunnel.carry(client)
 
 
 async def _authenticated(client: Unread, token: str | None) -> bool:

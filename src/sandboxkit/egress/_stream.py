@@ -40,6 +40,13 @@ class Unread(ByteStream):
         """
         self._front = data + self._front
 
+    @property
+    def plain(self) -> ByteStream | None:
+        """
+        The stream itself, where nothing was put back.
+        """
+        return None if self._front else self._stream
+
     async def exactly(self, count: int) -> bytes:
         """
         The next *count* bytes.

@@ -9,8 +9,7 @@ import inspect
 import sys
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sandboxkit.evaluation._codec import CodecError, Encoder
 from sandboxkit.evaluation._tables import MODULES, OWN
@@ -26,10 +25,9 @@ HostTable = Mapping[str, Callable[..., Any]]
 _OWN_NAMES = {id(value): name for name, value in OWN.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(NamedTuple):
     """
-    A context as it crosses.
+    A context as it crosses. No frozen dataclass: one takes five times as long to make.
 
     Attributes:
         values: Encoded values, by name.
@@ -71,8 +69,9 @@ def prepared(context: Mapping[str, object], functions: HostTable, exposed: Expos
         except CodecError as error:
             made.cost = before
             values[name] = {"$refused": f"{name} (a {type(value).__name__}, {error})"}
-    table |= {name: function for name, function in functions.items() if not is_plain or name in code}
-    return Prepared(values, {name: _kind(function) for name, function in table.items()}, table)
+    if functions:
+        table |= {name: function for name, function in functions.items() if not is_plain or name in code}
+    return Prepared(values, {name: _kind(function) for name, function in table.items()} if table else {}, table)
 
 
 def _kind(function: Callable[..., Any]) -> str:

@@ -5,7 +5,6 @@ it. Sans I/O, so that the blocking and the async door share every decision.
 
 from __future__ import annotations
 
-import itertools
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,19 @@ if TYPE_CHECKING:
 
     from sandboxkit.evaluation._context import Exposed, Prepared
 
-__all__ = ["Bounds", "Call", "Dialogue", "Send"]
+__all__ = ["Bounds", "Call", "Dialogue"]
+
+
+HINTS = {
+    "AttributeError": "values have the attributes of a table by type; expose() those of a type of yours",
+    "HostError": "what it raised stays with you: catch or log it there",
+    "NameError": "hand it in by the context or functions=",
+    "RecursionError": "a snippet has the stack of one expression: loop instead",
+    "ReferenceError": "hand it in by the context or functions=",
+}
+"""By the name of an exception of a snippet's, what helps its author or whoever calls."""
+_OR_DEFAULT = "hand it in, or add | default(...) to the field"
+TEMPLATE_HINTS = dict.fromkeys(("AttributeError", "IndexError", "KeyError", "NameError", "ReferenceError"), _OR_DEFAULT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +63,6 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
-    """
-    To do: send *body* and hand in the message that comes back.
-    """
-
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class Call:
     """
     To do: call *function* and hand in (True, value) or (False, exception). An awaitable is
@@ -83,7 +85,14 @@ class Dialogue:
         context: What goes along.
         exposed: The types whose objects may be given back by functions.
         bounds: What it may take.
+
+    Attributes:
+        deadline: When it has to be over, in time.monotonic(); `begin` sets it.
+        is_over: Whether it was answered, by a value or a failure.
+        streams: The caller's async generators that are being read, by number.
     """
+
+    __slots__ = ("_calls", "_exposed", "bounds", "context", "deadline", "is_over", "request", "streams")
 
     def __init__(self, mode: str, code: str, context: Prepared, exposed: Exposed, bounds: Bounds) -> None:
         self.context = context
@@ -96,37 +105,32 @@ class Dialogue:
             "limit": bounds.max_result_bytes,
         }
         self.streams: dict[int, AsyncIterator[Any]] = {}
+        self.deadline = 0.0
+        self.is_over = False
         self._exposed = exposed
-        self._numbers = itertools.count(1)
         self._calls = 0
-        self._begun = time.monotonic()
-
-    @property
-    def deadline(self) -> float:
-        """
-        When it has to be over, in time.monotonic().
-        """
-        return self._begun + self.bounds.timeout
 
     def begin(self) -> None:
         """
         Starts its clock: a worker can be had now.
         """
-        self._begun = time.monotonic()
+        self.deadline = time.monotonic() + self.bounds.timeout
 
-    def steps(self) -> Generator[Send | Call, Any, Any]:
+    def steps(self) -> Generator[bytes | Call, Any, Any]:
         """
-        What to do, one after the other; returns the value.
+        What to do, one after the other: a message to send, after which the one that comes
+        back is handed in, or a call. Returns the value.
 
         Raises:
             SafeEvalError: As the answer says.
         """
-        message = _message((yield Send(pack(self.request))))
+        message = _message((yield pack(self.request)))
         while True:
             if "call" not in message and "next" not in message:
+                self.is_over = True
                 return self.outcome(message)
             answer = yield from self.answers(message)
-            message = _message((yield Send(pack(answer))))
+            message = _message((yield pack(answer)))
 
     def answers(self, message: dict[str, Any]) -> Generator[Call, Any, dict[str, object]]:
         """
@@ -150,9 +154,8 @@ class Dialogue:
         if not done:
             return _raised(name, value)
         if kind == "stream":
-            number = next(self._numbers)
-            self.streams[number] = value
-            return {"value": number}
+            self.streams[self._calls] = value
+            return {"value": self._calls}
         return self._given(name, value)
 
     def _next(self, number: object) -> Generator[Call, Any, dict[str, object]]:
@@ -196,8 +199,10 @@ class Dialogue:
         if kind == "syntax":
             return SafeEvalSyntaxError(clean(message["text"]), line, column, clean(message["source"]))
         if kind == "host":
-            return SafeEvalError("HostError", clean(message["text"]), line)
-        return SafeEvalError(clean(message["type"]), clean(message["text"]), line)
+            return SafeEvalError("HostError", clean(message["text"]), line, HINTS["HostError"])
+        found = clean(message["type"])
+        hints = {**HINTS, **TEMPLATE_HINTS} if self.request["mode"] == "template" else HINTS
+        return SafeEvalError(found, clean(message["text"]), line, hints.get(found, ""))
 
     def late(self) -> SafeEvalTimeoutError:
         """

@@ -7,7 +7,7 @@ Runs in the worker too: standard library and RestrictedPython only.
 
 from __future__ import annotations
 
-from sandboxkit.evaluation._codec import CodecError, Encoder, decode, printable
+from sandboxkit.evaluation._codec import CodecError, Encoder, decode, printable, printable_line
 from sandboxkit.evaluation._language import (
     FILENAME,
     NAMED_TUPLES,
@@ -227,12 +227,26 @@ def _template(code: str, values: dict[str, object], ask: Ask, programs: Programs
 def _filled(field: Field, names: dict[str, Any], template: str, programs: Programs) -> str:
     try:
         return _text_of(field, names, programs)
-    except (SourceError, ForbiddenError) as error:
+    except SourceError as error:
+        raise _in_template(error, field, template) from None
+    except ForbiddenError as error:
         error.line, error.column = _place(template, field.position)
         raise
     except Exception as error:
         error.__notes__ = [str(_place(template, field.position)[0])]
         raise
+
+
+def _in_template(error: SourceError, field: Field, template: str) -> SourceError:
+    """
+    *error* of the field's expression, at its place in the template.
+    """
+    at = field.position
+    if error.line is not None and error.column is not None:
+        before = "".join(line + "\n" for line in field.expression.split("\n")[: error.line - 1])
+        at = template.index(field.expression, at + 2) + len(before) + error.column - 1
+    line, column = _place(template, at)
+    return SourceError(error.problem, line, column + 1, template.split("\n")[line - 1])
 
 
 def _text_of(field: Field, names: dict[str, Any], programs: Programs) -> str:
@@ -282,7 +296,7 @@ def _failure(error: Exception, request: dict[str, Any]) -> dict[str, object]:
         found = {"error": "forbidden", "what": printable(error.what), "why": printable(error.why)}
         return {**found, "line": error.line or _line(error), "column": error.column}
     if isinstance(error, SourceError):
-        found = {"error": "syntax", "text": printable(error.problem), "source": printable(error.text)}
+        found = {"error": "syntax", "text": printable(error.problem), "source": printable_line(error.text)}
         return {**found, "line": error.line, "column": error.column}
     if isinstance(error, TemplateError):
         line, column = _place(request["code"], error.position)
@@ -290,7 +304,7 @@ def _failure(error: Exception, request: dict[str, Any]) -> dict[str, object]:
         return {
             "error": "syntax",
             "text": printable(error.problem),
-            "source": printable(source),
+            "source": printable_line(source),
             "line": line,
             "column": column + 1,
         }

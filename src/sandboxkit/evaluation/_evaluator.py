@@ -13,17 +13,18 @@ from sandboxkit.evaluation import _in_process, _workers
 from sandboxkit.evaluation._context import prepared
 from sandboxkit.evaluation._dialogue import Bounds, Dialogue
 from sandboxkit.evaluation._tables import MAX_SOURCE, MAX_TEMPLATE
-from sandboxkit.model import AuditEvent, Control, ControlState, Enforcement, Grade
+from sandboxkit.model import AuditEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from sandboxkit.model import AuditSink
+    from sandboxkit.backends import SandboxRegistry
+    from sandboxkit.model import AuditSink, Enforcement
 
 __all__ = ["DEFAULT_MEMORY_BYTES", "DEFAULT_TIMEOUT", "Isolation", "Language", "Mode", "OnError", "SafeEvaluator"]
 
 Language = Literal["python", "javascript"]
-Isolation = Literal["worker", "reuse", "in-process"]
+Isolation = Literal["worker", "reuse", "box", "in-process"]
 Mode = Literal["expr", "exec"]
 OnError = Literal["false", "raise"]
 
@@ -33,7 +34,7 @@ DEFAULT_RESULT_BYTES = 1 << 20
 DEFAULT_CALLS = 1_000
 DEFAULT_RECYCLE = 1_000
 _LANGUAGES = ("python", "javascript")
-_ISOLATIONS = ("worker", "reuse", "in-process")
+_ISOLATIONS = ("worker", "reuse", "box", "in-process")
 
 
 @final
@@ -59,7 +60,9 @@ class SafeEvaluator:
             front of it, so it is evaluated in workers only.
         isolation: `worker`, a new fork of a confined process for every evaluation;
             `reuse`, a confined worker that goes on, faster, where one evaluation could
-            leave something for the next; `in-process`, for authors you trust: the
+            leave something for the next; `box`, a fork for every evaluation inside a box of
+            the registry's best backend, for machines where no process can confine itself,
+            and slower to start; `in-process`, for authors you trust: the
             language gate alone holds, memory is not bounded, and a loop in C runs on
             past the deadline. `enforcement()` says the same as data.
         timeout: Seconds from the call to its result, functions of yours included.
@@ -68,6 +71,7 @@ class SafeEvaluator:
             or is given: 16 bytes a value, and the length of texts.
         max_host_calls: How often functions of yours may be called by one evaluation.
         recycle_after: After how many evaluations a worker of `reuse` is replaced.
+        registry: Where `box` takes its backend from; None is the process's own.
         audit: Where a record of every condition that could not be decided goes.
 
     Raises:
@@ -87,24 +91,30 @@ class SafeEvaluator:
         max_result_bytes: int = DEFAULT_RESULT_BYTES,
         max_host_calls: int = DEFAULT_CALLS,
         recycle_after: int = DEFAULT_RECYCLE,
+        registry: SandboxRegistry | None = None,
         audit: AuditSink | None = None,
     ) -> None:
         if isolation not in _ISOLATIONS:
             raise ValueError(f"{isolation!r} is no isolation; use {', '.join(_ISOLATIONS)}")
         if language not in _LANGUAGES:
             raise ValueError(f"{language!r} is no language; use {', '.join(_LANGUAGES)}")
-        if language == "javascript" and isolation == "in-process":
+        if language == "javascript" and isolation not in ("worker", "reuse"):
             raise ValueError('JavaScript is evaluated in workers only; use isolation="worker" or "reuse"')
+        if registry is not None and isolation != "box":
+            raise ValueError(f'no backend carries {isolation!r}; use isolation="box" with a registry')
         self._language = language
         self._bounds = Bounds(timeout, memory_bytes, max_result_bytes, max_host_calls)
         self._functions = dict(functions or {})
         self._exposed: dict[type, tuple[str, ...]] = {}
-        self._isolation = isolation
         self._audit = audit
         self._refusals = 0
-        self._pool: _workers.WorkerPool | None = None
+        self._pool: _workers.Pool | None = None
         if isolation == "in-process":
             _in_process.require_language()
+        elif isolation == "box":
+            from sandboxkit.evaluation._boxes import BoxPool
+
+            self._pool = BoxPool(memory_bytes, max_result_bytes, timeout, registry)
         else:
             self._pool = _workers.WorkerPool(
                 language,
@@ -123,7 +133,8 @@ class SafeEvaluator:
 
     def close(self) -> None:
         """
-        Ends the workers of `reuse` that wait. The evaluator can still be used.
+        Ends the workers of `reuse` that wait, and the box of `box`. The evaluator can still
+        be used.
         """
         if self._pool:
             self._pool.close()
@@ -166,6 +177,8 @@ class SafeEvaluator:
             SafeEvalMemoryError: It takes more than `memory_bytes`.
             SafeEvalError: It raised.
             SetupError: No confined worker comes up; nothing was evaluated.
+            NoBackendError: `box`: no backend is available.
+            EnforcementError: `box`: none holds enough.
         """
         if mode not in ("expr", "exec"):
             raise ValueError(f"{mode!r} is no mode; use expr or exec")
@@ -226,14 +239,14 @@ class SafeEvaluator:
     def enforcement(self) -> Enforcement:
         """
         What holds for evaluations of this evaluator, control by control. Starts the
-        process workers are forked from, where there is none yet.
+        process workers are forked from, or the box, where there is none yet.
 
         Raises:
             SetupError: It does not come up.
+            NoBackendError: `box`: no backend is available.
+            EnforcementError: `box`: none holds enough.
         """
-        if self._pool is None:
-            return _in_process.ENFORCEMENT
-        return _enforced(self._pool.report(), is_reusing=self._isolation == "reuse")
+        return self._pool.enforcement() if self._pool else _in_process.ENFORCEMENT
 
     def _dialogue(self, mode: str, code: str, context: Mapping[str, object] | None) -> Dialogue:
         if not isinstance(code, str):
@@ -255,38 +268,6 @@ class SafeEvaluator:
             return
         fields = {"tool": "safe_eval_condition", "code": code, "outcome": "refused", "error": type(error).__name__}
         self._audit.write(AuditEvent("finished", uuid.uuid4().hex, time.time(), {**fields, "reason": str(error)}))
-
-
-def _enforced(report: Mapping[str, Any], *, is_reusing: bool) -> Enforcement:
-    landlock = f", Landlock ABI {report['landlock_abi']}" if report["landlock_abi"] else ", no Landlock on this kernel"
-    none = "seccomp: no call that opens, connects or starts anything" + landlock
-    full = {
-        Control.FS_READ: none,
-        Control.FS_WRITE: none,
-        Control.NET_NONE: none,
-        Control.PROCESS_KILL_TREE: "a worker cannot fork; it is killed by pidfd and dies with what it was forked from",
-        Control.PROCESS_NESTED_USERNS: none,
-        Control.SYSCALLS: "seccomp: an allow-list, reading and writing on one descriptor",
-        Control.ENV: "a worker has no environment of the caller's",
-        Control.LIMITS_WALL: "killed by the caller at the deadline"
-        + ("" if is_reusing else ", and by a timer of the kernel"),
-        Control.LIMITS_CPU: "no longer than the deadline: a worker is one thread",
-        Control.LIMITS_MEMORY: "RLIMIT_AS of the worker, which is one process",
-        Control.LIMITS_PROCESSES: "seccomp: none can be made",
-        Control.LIMITS_FILE_SIZE: "seccomp: no file can be opened",
-        Control.LIMITS_OUTPUT: "the size of a result is bounded while it is encoded, and of a message when it is read",
-    }
-    states = {control: ControlState(Grade.ENFORCED, reason) for control, reason in full.items()}
-    states[Control.PROCESS_ISOLATION] = _isolated(report["uid"], is_reusing=is_reusing)
-    return Enforcement(states)
-
-
-def _isolated(uid: int, *, is_reusing: bool) -> ControlState:
-    if uid == 0:
-        return ControlState(Grade.PARTIAL, "the worker runs as root: this user namespace has no other uid to give it")
-    if is_reusing:
-        return ControlState(Grade.PARTIAL, "one evaluation could leave something in the worker for the next")
-    return ControlState(Grade.ENFORCED, "a fork for each evaluation; it can reach no other process")
 
 
 def available() -> str | None:

@@ -368,16 +368,19 @@ _GUARDS: dict[str, object] = {
 }
 
 
+_STANDARD = {**STANDARD_NAMES, "math": Module("math")}
+_BUILTINS = {**BUILTINS, "__import__": _import_for_c_code}
+
+
 def namespace(values: dict[str, object]) -> dict[str, Any]:
     """
     The globals of one evaluation: *values* by name, the guards and fresh builtins.
     """
     return {
-        **STANDARD_NAMES,
-        "math": Module("math"),
+        **_STANDARD,
         **values,
         **_GUARDS,
-        "__builtins__": {**BUILTINS, "__import__": _import_for_c_code},
+        "__builtins__": _BUILTINS.copy(),
     }
 
 
@@ -580,9 +583,24 @@ def compiled(source: str, mode: str) -> types.CodeType:
             ast.fix_missing_locations(tree), FILENAME, "eval" if mode == "expr" else "exec", dont_inherit=True
         )
     except SyntaxError as error:
-        raise SourceError(error.msg, error.lineno, error.offset, (error.text or "").rstrip("\n")[:200]) from None
+        raise _source_error(error, source, mode) from None
     except (RecursionError, ValueError, MemoryError) as error:
         raise SourceError(f"it cannot be parsed ({type(error).__name__}: {str(error)[:100]})") from None
+
+
+def _source_error(error: SyntaxError, source: str, mode: str) -> SourceError:
+    # The line as it was written: the parser has none to give where the source ends too early,
+    # and saw an expression without the space around it.
+    if error.lineno is None or error.offset is None:
+        return SourceError(error.msg)
+    before = source[: len(source) - len(source.lstrip())] if mode == "expr" else ""
+    line, column = error.lineno + before.count("\n"), error.offset
+    text = [*source.split("\n"), ""][line - 1].rstrip()
+    if column < 1:  # as 3.11 has it where the source ends too early
+        column = len(text) + 1
+    elif error.lineno == 1:
+        column += len(before) - before.rfind("\n") - 1
+    return SourceError(error.msg, line, min(column, len(text) + 1), text)
 
 
 def is_one_call(source: str) -> bool:

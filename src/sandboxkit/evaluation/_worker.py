@@ -45,6 +45,7 @@ ENCODINGS = "ascii cp1252 iso8859-15 latin-1 unicode-escape utf-8 utf-8-sig utf-
 """Those a snippet can use: each is a module to import."""
 MAX_FRAME = 64 << 20
 CHUNK = 1 << 16
+LENGTH = struct.Struct("<I").pack
 TICK_MS = 100
 SPARE_SECONDS = 0.3
 """How long after its deadline a worker that nobody killed lives on."""
@@ -200,12 +201,17 @@ def program_of(instructions: bytes) -> tuple[object, bytes]:
 
 class Conversation:
     """
-    A worker's end of the socket pair: messages with their length in front.
+    A worker's end: messages with their length in front.
+
+    Args:
+        reads: The descriptor they come by.
+        writes: The one they go by.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, reads: int = CONVERSATION, writes: int = CONVERSATION) -> None:
         from sandboxkit.evaluation._codec import dumps, unpack
 
+        self._reads, self._writes = reads, writes
         self._unpack, self._dumps = unpack, dumps
         self._rest = b""
 
@@ -214,11 +220,14 @@ class Conversation:
         The next message; ends the worker when there is none to come.
         """
         data = self._rest or self._more()
+        if len(data) > 4 and data[:4] == LENGTH(len(data) - 4):  # as most come: one, and whole
+            self._rest = b""
+            return self._unpack(data[4:])
         while len(data) < 4:
             data += self._more()
         length = int.from_bytes(data[:4], "little")
         if length > MAX_FRAME:
-            os._exit(0)
+            os._exit(1)
         pieces, missing = [data], 4 + length - len(data)
         while missing > 0:
             pieces.append(self._more())
@@ -228,9 +237,9 @@ class Conversation:
         return self._unpack(data[4 : 4 + length])
 
     def _more(self) -> bytes:
-        data = os.read(CONVERSATION, CHUNK)
+        data = os.read(self._reads, CHUNK)
         if not data:
-            os._exit(0)
+            os._exit(1)
         return data
 
     def write(self, message: object) -> None:
@@ -238,9 +247,9 @@ class Conversation:
         Sends *message*.
         """
         body = self._dumps(message)
-        data = memoryview(struct.pack("<I", len(body)) + body)
+        data = memoryview(LENGTH(len(body)) + body)
         while data:
-            data = data[os.write(CONVERSATION, data) :]
+            data = data[os.write(self._writes, data) :]
 
     def ask(self, message: dict[str, object]) -> object:
         """

@@ -12,27 +12,30 @@ import sys
 import time
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 import anyio.to_thread
 
 from sandboxkit.confine import ABI, landlock_rules, narrow_filters
 from sandboxkit.errors import BackendUnavailableError, MissingExtraError, SetupError
-from sandboxkit.evaluation._dialogue import Call, Send
 from sandboxkit.evaluation._interrupt import Interrupted, interrupted_at
+from sandboxkit.model import Control, ControlState, Enforcement, Grade
 from sandboxkit.process import Zygote
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
-    from sandboxkit.evaluation._dialogue import Dialogue
+    from sandboxkit.evaluation._dialogue import Call, Dialogue
     from sandboxkit.process import Conversation
 
-__all__ = ["NAME", "WorkerPool", "talk", "talk_async", "zygote"]
+__all__ = ["NAME", "Pool", "WorkerPool", "talk", "talk_async", "zygote"]
 
 NAME = "evaluation worker"
-REMEDY = 'use a kernel that has it, or isolation="in-process" for authors you trust'
+REMEDY = (
+    'use isolation="box", which evaluates in a box of a backend, a kernel that has it, or '
+    'isolation="in-process" for authors you trust'
+)
 UNUSED_ID = 1_900_000_000
 """
 What a worker of a root caller runs as: a uid and gid no system hands out, above those of
@@ -99,6 +102,47 @@ def _libraries(language: str) -> str:
     return str(place.parent if found.submodule_search_locations else place)
 
 
+class Pool(Protocol):
+    """
+    What hands out workers; see `WorkerPool`.
+    """
+
+    def is_started(self) -> bool:
+        """
+        Whether a worker can be had without much waiting.
+        """
+
+    def start(self) -> None:
+        """
+        Sees to it.
+        """
+
+    def borrow(self) -> Conversation:
+        """
+        A worker for one evaluation.
+        """
+
+    def look_ahead(self) -> None:
+        """
+        Prepares the next one.
+        """
+
+    def give_back(self, worker: Conversation, *, is_good: bool, is_over: bool) -> None:
+        """
+        Takes it back, after an evaluation that succeeded, or that was answered.
+        """
+
+    def close(self) -> None:
+        """
+        Ends those that wait.
+        """
+
+    def enforcement(self) -> Enforcement:
+        """
+        What holds for them.
+        """
+
+
 class WorkerPool:
     """
     Hands out workers: a new one for each evaluation, or one that is used again.
@@ -147,13 +191,13 @@ class WorkerPool:
         Raises:
             SetupError: It does not come up.
         """
-        self.report()
+        self._zygote.report()
 
-    def report(self) -> dict[str, Any]:
+    def enforcement(self) -> Enforcement:
         """
-        What it said holds for its workers; starts it likewise.
+        What holds for its workers; starts what they are forked from likewise.
         """
-        return self._zygote.report()
+        return _enforced(self._zygote.report(), is_reusing=self._is_reusing)
 
     def borrow(self) -> Conversation:
         """
@@ -178,7 +222,7 @@ class WorkerPool:
             with contextlib.suppress(SetupError):  # the next one will say it
                 self._zygote.fork_ahead(self._header, self._max_frame)
 
-    def give_back(self, worker: Conversation, *, is_good: bool) -> None:
+    def give_back(self, worker: Conversation, *, is_good: bool, is_over: bool) -> None:
         """
         Takes *worker* back, or ends it: after a failure nobody knows what is left in it.
         """
@@ -196,19 +240,51 @@ class WorkerPool:
             self._idle.pop().end()
 
 
-def talk(dialogue: Dialogue, pool: WorkerPool) -> Any:
+def _enforced(report: Mapping[str, Any], *, is_reusing: bool) -> Enforcement:
+    landlock = f", Landlock ABI {report['landlock_abi']}" if report["landlock_abi"] else ", no Landlock on this kernel"
+    none = "seccomp: no call that opens, connects or starts anything" + landlock
+    full = {
+        Control.FS_READ: none,
+        Control.FS_WRITE: none,
+        Control.NET_NONE: none,
+        Control.PROCESS_KILL_TREE: "a worker cannot fork; it is killed by pidfd and dies with what it was forked from",
+        Control.PROCESS_NESTED_USERNS: none,
+        Control.SYSCALLS: "seccomp: an allow-list, reading and writing on one descriptor",
+        Control.ENV: "a worker has no environment of the caller's",
+        Control.LIMITS_WALL: "killed by the caller at the deadline"
+        + ("" if is_reusing else ", and by a timer of the kernel"),
+        Control.LIMITS_CPU: "no longer than the deadline: a worker is one thread",
+        Control.LIMITS_MEMORY: "RLIMIT_AS of the worker, which is one process",
+        Control.LIMITS_PROCESSES: "seccomp: none can be made",
+        Control.LIMITS_FILE_SIZE: "seccomp: no file can be opened",
+        Control.LIMITS_OUTPUT: "the size of a result is bounded while it is encoded, and of a message when it is read",
+    }
+    states = {control: ControlState(Grade.ENFORCED, reason) for control, reason in full.items()}
+    states[Control.PROCESS_ISOLATION] = _isolated(report["uid"], is_reusing=is_reusing)
+    return Enforcement(states)
+
+
+def _isolated(uid: int, *, is_reusing: bool) -> ControlState:
+    if uid == 0:
+        return ControlState(Grade.PARTIAL, "the worker runs as root: this user namespace has no other uid to give it")
+    if is_reusing:
+        return ControlState(Grade.PARTIAL, "one evaluation could leave something in the worker for the next")
+    return ControlState(Grade.ENFORCED, "a fork for each evaluation; it can reach no other process")
+
+
+def talk(dialogue: Dialogue, pool: Pool) -> Any:
     """
     Has a worker of *pool* carry *dialogue* out; blocks.
     """
     pool.start()
     dialogue.begin()
     worker, is_good = pool.borrow(), False
-    steps: Generator[Send | Call, Any, Any] = dialogue.steps()
+    steps: Generator[bytes | Call, Any, Any] = dialogue.steps()
     given: Any = None
     try:
         step = next(steps)
         while True:
-            if isinstance(step, Send):
+            if isinstance(step, bytes):
                 while not _is_sent(step, worker, dialogue):
                     worker = pool.borrow()
                 if given is None:
@@ -225,12 +301,12 @@ def talk(dialogue: Dialogue, pool: WorkerPool) -> Any:
     except EOFError:
         raise dialogue.gone() from None
     finally:
-        pool.give_back(worker, is_good=is_good)
+        pool.give_back(worker, is_good=is_good, is_over=dialogue.is_over)
 
 
-def _is_sent(step: Send, worker: Conversation, dialogue: Dialogue) -> bool:
+def _is_sent(body: bytes, worker: Conversation, dialogue: Dialogue) -> bool:
     try:
-        worker.send(step.body, dialogue.deadline)
+        worker.send(body, dialogue.deadline)
     except EOFError:
         if not worker.is_waiting:
             raise
@@ -268,7 +344,7 @@ def called(step: Call, dialogue: Dialogue) -> tuple[bool, Any]:
     return True, value
 
 
-async def talk_async(dialogue: Dialogue, pool: WorkerPool) -> Any:
+async def talk_async(dialogue: Dialogue, pool: Pool) -> Any:
     """
     As `talk`, for an event loop: coroutine functions of the caller's run in it.
     """
@@ -292,13 +368,13 @@ async def talk_async(dialogue: Dialogue, pool: WorkerPool) -> Any:
     else:
         return value
     finally:
-        pool.give_back(worker, is_good=is_good)
+        pool.give_back(worker, is_good=is_good, is_over=dialogue.is_over)
         await close_streams(dialogue)
 
 
-async def _is_sent_async(step: Send | Call, worker: Conversation) -> bool:
+async def _is_sent_async(body: bytes | Call, worker: Conversation) -> bool:
     try:
-        await worker.asend(step.body)  # type: ignore[union-attr]  # the first step is to send
+        await worker.asend(body)  # type: ignore[arg-type]  # the first step is to send
     except EOFError:
         if not worker.is_waiting:
             raise
@@ -308,15 +384,15 @@ async def _is_sent_async(step: Send | Call, worker: Conversation) -> bool:
     return True
 
 
-async def _carry_out(steps: Generator[Send | Call, Any, Any], worker: Conversation, dialogue: Dialogue) -> Any:
+async def _carry_out(steps: Generator[bytes | Call, Any, Any], worker: Conversation, dialogue: Dialogue) -> Any:
     given: Any = await worker.areceive()
     while True:
         try:
             step = steps.send(given)
         except StopIteration as end:
             return end.value
-        if isinstance(step, Send):
-            await worker.asend(step.body)
+        if isinstance(step, bytes):
+            await worker.asend(step)
             given = await worker.areceive()
         else:
             given = await called_async(step, dialogue)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     ConfigDict,
     Field,
     PlainSerializer,
@@ -32,7 +33,6 @@ from sandboxkit.model import (
     EgressRule,
     HostPattern,
     HostText,
-    NetworkText,
     canonical_host,
     is_literal,
     problems,
@@ -59,6 +59,12 @@ def _name(text: str) -> str:
     return host
 
 
+def _network(value: object) -> object:
+    if isinstance(value, str) and "/" not in value:
+        raise ValueError(f"{value!r} has no prefix length; write /32 or /128 for one address")
+    return value
+
+
 def _plain_address(address: Address) -> Address:
     if address.version == 6 and address.scope_id is not None:
         raise ValueError(f"{address} has a zone id; leave it out")
@@ -66,6 +72,7 @@ def _plain_address(address: Address) -> Address:
 
 
 _TEXT = PlainSerializer(str, return_type=str)
+_Network = Annotated[Network, BeforeValidator(_network), _TEXT]
 _Address = Annotated[Address, AfterValidator(_plain_address), _TEXT]
 _Name = Annotated[str, AfterValidator(_name)]
 _Port = Annotated[int, Field(ge=1, le=65535)]
@@ -97,7 +104,7 @@ class EgressPolicy(Described):
     """What no rule matches: `public` lets every public address be reached, `deny` nothing."""
     permit_hosts: tuple[HostText, ...] = ()
     """Names that are not refused for being reserved. Nothing else is lifted for them."""
-    permit_networks: tuple[NetworkText, ...] = ()
+    permit_networks: tuple[_Network, ...] = ()
     """
     Networks that are not refused for not being public. Metadata addresses and
     `own_addresses` stay refused, and so do reserved names and unlisted hosts.
@@ -270,6 +277,17 @@ class EgressPolicy(Described):
         return Verdict(
             verdict.action, f"{verdict.reason}; it looks at requests, which a tunnel hides", verdict.code, verdict.rule
         )
+
+    def decide_inspected(self, host: str, port: int) -> Verdict:
+        """
+        What is said of a connection whose requests will each be decided about: whether
+        there may be one by https that is not denied. It allows none of them.
+        """
+        reserved = self._reserved(host, "https", port)
+        if reserved is not None:
+            return reserved
+        found = self._index.find(host, scheme="https", port=port)
+        return self._decided([rule for rule in found if rule.action != "deny" or not rule.sees_inside], port)
 
     def judge(self, addresses: Sequence[str], *, own: Collection[Address] = ()) -> Verdict:
         """

@@ -92,9 +92,11 @@ async def learn_spec(
     passes without is left out. What a run writes goes to copies of the paths that were
     approved and is thrown away, so every run begins with what is on the host now.
 
-    Never proposed are credentials, protected names, what *base* denies, and the network:
-    the only line for it opens every host. A program may ask for anything: who approves
-    should read each line as if the program itself had asked.
+    Never proposed are credentials, protected names, what *base* denies, and the whole
+    network. Where *base* lists hosts, as `NetworkPolicy(mode="listed")` does without any,
+    each host and port that was refused is proposed, and what an earlier run sent to an
+    approved one was sent. A program may ask for anything: who approves should read each
+    line as if the program itself had asked.
 
     Args:
         command: Text as for bash, or a list of words.

@@ -20,9 +20,12 @@ __all__ = ["is_proposed", "widened"]
 def is_proposed(violation: Violation) -> bool:
     """
     Whether the line of *violation* may be proposed: it has one, and that opens nothing
-    beyond what was refused. The line for the network opens every host.
+    beyond what was refused: one host and port, but not the network as a whole.
     """
-    return violation.spec_line is not None and "network" not in tomllib.loads(violation.spec_line)
+    if violation.spec_line is None:
+        return False
+    network = tomllib.loads(violation.spec_line).get("network")
+    return network is None or network.keys() == {"allow_hosts"}
 
 
 def widened(base: SandboxSpec, lines: Iterable[str]) -> SandboxSpec:

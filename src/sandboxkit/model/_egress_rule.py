@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer, PrivateAttr, field_validator
+from pydantic import AfterValidator, ConfigDict, Field, PrivateAttr, field_validator
 
 from sandboxkit.model._described import Described
 from sandboxkit.model._host import HostPattern
@@ -76,10 +76,10 @@ def _destination(text: str) -> str:
     return text
 
 
-def _network(value: object) -> object:
-    if isinstance(value, str) and "/" not in value:
-        raise ValueError(f"{value!r} has no prefix length; write /32 or /128 for one address")
-    return value
+def _network(text: str) -> str:
+    if "/" not in text:
+        raise ValueError(f"{text!r} has no prefix length; write /32 or /128 for one address")
+    return str(ipaddress.ip_network(text))
 
 
 def _host_pattern(text: str) -> str:
@@ -91,10 +91,8 @@ To = Annotated[str, Field(max_length=1000), AfterValidator(_destination)]
 """A destination as rules name it: `[http://|https://]host[:port][/path]`."""
 HostText = Annotated[str, AfterValidator(_host_pattern)]
 """A `HostPattern`, as text."""
-NetworkText = Annotated[
-    ipaddress.IPv4Network | ipaddress.IPv6Network, BeforeValidator(_network), PlainSerializer(str, return_type=str)
-]
-"""A network, with its prefix length."""
+NetworkText = Annotated[str, AfterValidator(_network)]
+"""A network with its prefix length, as text."""
 
 
 def _method(text: str) -> str:

@@ -182,8 +182,9 @@ class ControlGroup:
     A control group that one run gets in one hierarchy, and that is removed after it.
 
     Attributes:
-        base: The directory it is made in, on the host.
-        home: The directory of the group the launcher returns to.
+        base: The directory it is made in, on the host; with a `scope`, where the hierarchy
+            is mounted, and the launcher finds the directory itself.
+        home: The directory of the group the launcher returns to; empty with a `scope`.
         controls: Names of the controls that hold only with it.
         limits: (file in the group, value, whether a kernel may lack the file), in the
             order they are written; each is read back.
@@ -193,6 +194,8 @@ class ControlGroup:
             a row of the file; where it is empty, the file is one number.
         shortage: The file of version 1 whose event, want of memory, ends the run; empty
             where the kernel ends the whole group by itself.
+        scope: The socket of the user's bus, by which systemd is asked for a group of the
+            launcher's own, in which this one is made; empty where `base` is there already.
 
     Source: cgroups(7), Documentation/admin-guide/cgroup-v1/memory.rst, section 10.
     """
@@ -204,6 +207,7 @@ class ControlGroup:
     settled: tuple[tuple[str, int], ...] = ()
     figures: tuple[tuple[str, str, str, int], ...] = ()
     shortage: str = ""
+    scope: str = ""
 
 
 @dataclass(frozen=True, slots=True)

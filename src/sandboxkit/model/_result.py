@@ -87,13 +87,15 @@ class Violation:
     Attributes:
         kind: What it was: `protected-path-created` or `protected-path-changed` where a run
             did that; and where it was explained and was refused something, `read`,
-            `write`, `exec`, `connect`, `bind`, `signal` or `syscall`.
+            `write`, `exec`, `connect`, `bind`, `signal` or `syscall`. `egress` where the
+            proxy of a box whose spec lists hosts refused a connection.
         target: The path, two paths with ` -> ` between them, the address, the process or
             the system call. What a program named: a hostile one may name anything.
         detail: One sentence.
         spec_line: The line of a spec file that would allow it; None where none would, or
             where none is proposed: credentials, protected names, what the spec denies.
-        call: The system call that was refused; empty where something was done.
+        call: The system call that was refused, or for `egress` how the proxy was asked;
+            empty where something was done.
         error: The name of its error, for example `EROFS`.
         program: The program that made it, as the box shows it.
         count: How often.

@@ -256,10 +256,6 @@ def _in_order(rules: tuple[EgressRule, ...]) -> tuple[EgressRule, ...]:
     return tuple(sorted(dict.fromkeys(rules), key=EgressRule.model_dump_json))
 
 
-def _by_text(networks: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(sorted(set(networks), key=str))
-
-
 _Destinations = Annotated[tuple[To, ...], AfterValidator(_unique)]
 
 
@@ -295,7 +291,7 @@ class NetworkPolicy(_Model):
     """Rules with methods, ids and reasons, beside the lists."""
     permit_hosts: Annotated[tuple[HostText, ...], AfterValidator(_unique)] = ()
     """Names that are not refused for being reserved, such as `localhost` or `git.internal`."""
-    permit_networks: Annotated[tuple[NetworkText, ...], AfterValidator(_by_text)] = ()
+    permit_networks: Annotated[tuple[NetworkText, ...], AfterValidator(_unique)] = ()
     """
     Networks that are not refused for not being public. By itself this allows no host.
     """
@@ -634,7 +630,17 @@ class SandboxSpec(_Model):
             environment=self.environment.tighten(other.environment),
             process=self.process.tighten(other.process),
             require={c: max(self.require.get(c, Grade.ABSENT), other.require.get(c, Grade.ABSENT)) for c in controls},
-            allow_degraded=self.allow_degraded & other.allow_degraded,
+            allow_degraded=(self.allow_degraded & other.allow_degraded) - self._lost(other) - other._lost(self),
+        )
+
+    def _lost(self, other: SandboxSpec) -> frozenset[Control]:
+        """
+        What may not be degraded any more where *other* switches off a network of which
+        this spec lets only listed hosts be reached: less than that was never allowed.
+        """
+        switched_off = self.network.mode == "listed" and other.network.mode == "none"
+        return frozenset(
+            {Control.NET_NONE} if switched_off and Control.NET_ALLOWLIST not in self.allow_degraded else ()
         )
 
     def starting_places(self, cwd: str, home: str) -> tuple[str, ...]:

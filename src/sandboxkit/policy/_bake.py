@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import sys
 import tomllib
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.resources import files
 from typing import Any
 
 from sandboxkit.model import Level
+from sandboxkit.policy._facts import Facts
 from sandboxkit.policy._layer import RuleIndex
 from sandboxkit.policy._match import CompiledRule
 from sandboxkit.policy._rule import PolicyRule
@@ -49,6 +50,8 @@ def baked() -> str:
     rows = [{"tags": [category], **row} for category in CATEGORIES for row in _rows(category)]
     rules = [PolicyRule.model_validate(row) for row in rows]
     index = RuleIndex.of(rules, [CompiledRule.of(rule, Level.BUILTIN) for rule in rules])
+    patterns = [place for place, rule in enumerate(rules) if rule.prefix is None]
+    index = replace(index, facts={str(place): Facts.of(rules[place]) for place in patterns})
     parts = [
         f'"rules": [\n{_lines(rows)}\n]',
         f'"index": {_line(asdict(index))}',

@@ -13,7 +13,7 @@ from typing import Any, overload
 from sandboxkit.model import Level
 from sandboxkit.policy._floor import Floor, FloorTable
 from sandboxkit.policy._layer import Layer, RuleIndex
-from sandboxkit.policy._rule import PolicyRule
+from sandboxkit.policy._rule import BAKED, PolicyRule
 
 __all__ = ["builtin_floor", "builtin_layer"]
 
@@ -38,7 +38,7 @@ class _Rules(Sequence[PolicyRule]):
         if isinstance(place, slice):
             return [self[each] for each in range(*place.indices(len(self)))]
         found = self._known.get(place)
-        return found or self._known.setdefault(place, PolicyRule.model_validate(self._rows[place]))
+        return found or self._known.setdefault(place, PolicyRule.model_validate(self._rows[place], context=BAKED))
 
 
 @cache

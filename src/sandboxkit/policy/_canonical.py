@@ -8,7 +8,7 @@ import re
 import string
 from typing import TYPE_CHECKING
 
-from sandboxkit.policy._regex import MAX_PATTERN, LinearRegex
+from sandboxkit.policy._regex import MAX_PATTERN, linear_regex
 
 if TYPE_CHECKING:
     from sandboxkit.policy._rule import PolicyRule
@@ -21,7 +21,7 @@ _OTHERS = (
 )
 _LETTERS = "".join(chr(code) for code in range(32, 127)) + _OTHERS
 _PLAIN = re.compile(r"[A-Za-z0-9@%+=:,./_*?-]+(?: [A-Za-z0-9@%+=:,./_*?-]+)*")
-_MAX_STATES = 600
+_MAX_STATES = 300
 _BEFORE, _IN_WORD, _IN_QUOTES, _CLOSED, _OUT_1, _OUT_2, _OUT_3 = range(7)
 _ENDS = frozenset((_IN_WORD, _CLOSED))
 
@@ -38,7 +38,7 @@ def can_match(rule: PolicyRule) -> bool:
     pattern = _regex_of(rule.glob) if rule.glob is not None else rule.regex
     if pattern is None or len(pattern) > MAX_PATTERN:
         return True
-    regex = LinearRegex(pattern)
+    regex = linear_regex(pattern)
     if regex.states > _MAX_STATES:
         return True
     # Every letter of the pattern is tried, and some of each kind besides: no class of

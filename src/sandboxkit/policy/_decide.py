@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum, auto
@@ -125,7 +126,7 @@ class Judgement(NamedTuple):
     notes: tuple[str, ...]
 
 
-Judgements = dict[object, Judgement]
+Judgements = OrderedDict[object, Judgement]
 """
 Judgements of one rule set in one context, by everything they depend on.
 """
@@ -211,7 +212,9 @@ class _Decision:
         for verdict in judged.verdicts:
             if verdict.hits:
                 matches += verdict.matches(action, index, part.span)
-                self._bounding += [rule.rule for rule, _, _ in verdict.winners if rule.bounds]
+                for rule, _, _ in verdict.winners:
+                    if rule.bounds:
+                        self._bounding.append(rule.rule)
         if not index:
             self._is_direct = bool(judged.verdicts) and judged.verdicts[0].is_direct
         return PartDecision(index, action, judged.reason, tuple(matches), judged.notes)
@@ -233,7 +236,7 @@ class _Decision:
         judged = judgements.get(key)
         if judged is None:
             if len(judgements) >= _MAX_JUDGEMENTS:
-                judgements.clear()
+                judgements.popitem(last=False)
             judged = judgements[key] = self._judge(part, ())
         return judged
 
@@ -269,7 +272,7 @@ class _Decision:
         if part.cwd is None:
             return context, False
         path = None if UNKNOWN in part.cwd else located(part.cwd, context)
-        return replace(context, cwd=path), path != context.cwd
+        return (context, False) if path == context.cwd else (replace(context, cwd=path), True)
 
     def _is_outside(self, part: SimpleCommand, context: EvaluationContext) -> bool:
         """
@@ -458,12 +461,10 @@ def _other_reason(rule: CompiledRule) -> str:
     )
 
 
-_VERBS = {
-    _ALLOW: "allowed",
-    _SANDBOX: "runs in a sandbox",
-    _ASK: "needs approval",
-    _DENY: "denied",
-}
+_VERBS = ("allowed", "runs in a sandbox", "needs approval", "denied")
+"""
+By the action. The number is the index: to look a member up in a dictionary calls Python.
+"""
 
 
 def _sentence_of(row: FloorRow) -> str:

@@ -5,11 +5,12 @@ The rules of one level, and a whole rule set: immutable, indexed by program.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from sandboxkit.model import Level, PolicyAction
 from sandboxkit.policy._digest import digest_of
+from sandboxkit.policy._facts import Facts
 from sandboxkit.policy._floor import Floor
 from sandboxkit.policy._glob import Later, any_of
 from sandboxkit.policy._match import CompiledRule
@@ -78,7 +79,7 @@ class _Shelf:
             for word in rule.seconds:
                 index[word] = (*index.get(word, ()), rule)
         rest = tuple(rule for rule in rules if not rule.seconds)
-        usual = (rule for rule in rest if rule.takes_usual_second())
+        usual = (rule for rule in rest if rule.is_usual)
         return cls(index, _Guarded.of(rest), _Guarded.of(usual), tuple(rules))
 
     def candidates(self, subject: Subject) -> tuple[CompiledRule, ...]:
@@ -105,12 +106,14 @@ class RuleIndex:
         general: The other enabled ones: globs and regexes that may match any program.
         digest: Names the content (sha256, hex).
         counts: Whether any rule bounds the number of parts.
+        facts: What is known of the patterns of rules, as far as it is, by `str(place)`.
     """
 
     programs: Mapping[str, Sequence[int]]
     general: Sequence[int]
     digest: str
     counts: bool
+    facts: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, rules: Sequence[PolicyRule], compiled: _Compiled | Sequence[CompiledRule]) -> RuleIndex:
@@ -135,14 +138,19 @@ class _Compiled:
     processes need few. Threads may compile one twice; the first stays.
     """
 
-    def __init__(self, rules: Sequence[PolicyRule], level: Level) -> None:
+    def __init__(self, rules: Sequence[PolicyRule], level: Level, index: RuleIndex | None) -> None:
         self._rules = rules
         self._level = level
+        self._facts = index.facts if index else {}
         self._known: dict[int, CompiledRule] = {}
 
     def __getitem__(self, place: int) -> CompiledRule:
         found = self._known.get(place)
-        return found or self._known.setdefault(place, CompiledRule.of(self._rules[place], self._level))
+        if found is None:
+            facts = self._facts.get(str(place))
+            found = CompiledRule.of(self._rules[place], self._level, Facts(*facts) if facts else None)
+            found = self._known.setdefault(place, found)
+        return found
 
 
 class _Closed:
@@ -214,7 +222,7 @@ class Layer:
             index: Their index, where it is known.
         """
         rules = tuple(rules) if index is None else rules
-        compiled = _Compiled(rules, level)
+        compiled = _Compiled(rules, level, index)
         index = index or RuleIndex.of(rules, compiled)
         shelves: _Shelves = {}
         for program, places in index.programs.items():

@@ -4,17 +4,17 @@ A rule made ready, and the question whether it applies.
 
 from __future__ import annotations
 
-import re
+import re  # noqa: TC003 - a compiled build looks up what annotates a field of a value
 from dataclasses import dataclass
-from string import ascii_letters, digits
 from typing import TYPE_CHECKING
 
 from sandboxkit.model import Doubt, Level, PolicyAction, is_inside
 from sandboxkit.policy._arguments import ArgumentSet
-from sandboxkit.policy._glob import glob_pattern
+from sandboxkit.policy._facts import Facts
+from sandboxkit.policy._glob import Later, glob_pattern
 from sandboxkit.policy._numbers import exceeds
 from sandboxkit.policy._paths import located, normal, path_candidates
-from sandboxkit.policy._regex import LinearRegex
+from sandboxkit.policy._regex import LaterRegex
 from sandboxkit.policy._rule import PolicyRule
 from sandboxkit.policy._subject import Place
 
@@ -31,17 +31,7 @@ _ALLOW, _ASK = PolicyAction.ALLOW, PolicyAction.ASK
 _ELSEWHERE = Place.ELSEWHERE
 _BUILTIN = Level.BUILTIN
 _MAX_NAMED = 12
-_QUOTES = frozenset("'\"")
-_USUAL = frozenset(ascii_letters + digits)
-_NAME = r"(?:[A-Za-z0-9_/-]|\\.)+"
-_LEADING = re.compile(rf"(?:({_NAME})|\(({_NAME}(?:\|{_NAME})*)\))(?= |\( |$)")
-"""
-The beginning of a glob or regex that names the program, or alternatives of it.
-"""
-_SECOND = re.compile(rf"(?:{_NAME}|\({_NAME}(?:\|{_NAME})*\)) (?:({_NAME})|\(({_NAME}(?:\|{_NAME})*)\))(?= |$)")
-"""
-The same for the second word.
-"""
+_NOTHING = Facts(None, (), is_usual=True, begins=None, needs=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +119,9 @@ class CompiledRule:
         action: What it says.
         is_strict: Whether it asks or denies, so that doubt must not keep it from applying.
         bounds: Whether it says something about the box or the time.
+        programs: The only programs it can match, or None where that is not plain to see.
+        seconds: The only second words it can match, or none where that is not plain to see.
+        is_usual: Whether the second word may be one of ASCII letters and digits.
         begins: The ASCII characters that a text the regex takes can begin with, or None.
         needs: Found in the `line` of every subject of known words that matches, or None.
         id, reason, direct: As the rule has them.
@@ -139,25 +132,32 @@ class CompiledRule:
     level: Level
     rank: int
     prefix: tuple[frozenset[str], ...]
-    pattern: LinearRegex | re.Pattern[str] | None
+    pattern: LaterRegex | re.Pattern[str] | None
     constraints: Constraints | None
     action: PolicyAction
     is_strict: bool
     bounds: bool
+    programs: frozenset[str] | None
+    seconds: frozenset[str]
+    is_usual: bool
     begins: frozenset[str] | None
-    needs: re.Pattern[str] | None
+    needs: Later | None
     id: str
     reason: str
     direct: bool
     source: str
 
     @classmethod
-    def of(cls, rule: PolicyRule, level: Level) -> CompiledRule:
+    def of(cls, rule: PolicyRule, level: Level, facts: Facts | None = None) -> CompiledRule:
         """
         *rule* at *level*, ready.
+
+        Args:
+            rule, level: The rule, and who wrote it.
+            facts: Those of its pattern, where they are known.
         """
         pattern = (
-            LinearRegex(rule.regex)
+            LaterRegex(rule.regex)
             if rule.regex is not None
             else glob_pattern(rule.glob)
             if rule.glob is not None
@@ -167,6 +167,8 @@ class CompiledRule:
         if prefix and rule.action >= _ASK:
             prefix = (prefix[0] | {word.lower() for word in prefix[0]}, *prefix[1:])
         is_strict = rule.action >= _ASK
+        if facts is None:
+            facts = Facts.of(rule) if pattern is not None else _NOTHING
         return cls(
             rule,
             level,
@@ -177,46 +179,16 @@ class CompiledRule:
             rule.action,
             is_strict,
             bounds=rule.spec is not None or rule.constraints.max_timeout is not None,
-            begins=pattern.following("") if isinstance(pattern, LinearRegex) else None,
-            needs=_found_unquoted(pattern),
+            programs=prefix[0] if prefix else None if facts.programs is None else frozenset(facts.programs),
+            seconds=prefix[1] if len(prefix) > 1 else frozenset(facts.seconds),
+            is_usual=facts.is_usual,
+            begins=None if facts.begins is None else frozenset(facts.begins),
+            needs=None if facts.needs is None else Later(facts.needs),
             id=rule.id,
             reason=rule.reason or rule.name,
             direct=rule.direct,
             source=f"{level} rule {rule.id}",
         )
-
-    @property
-    def programs(self) -> frozenset[str] | None:
-        """
-        The only programs the rule can match, or None where that is not plain to see.
-        """
-        return self.prefix[0] if self.prefix else self._begins_with(_LEADING)
-
-    @property
-    def seconds(self) -> frozenset[str]:
-        """
-        The only second words the rule can match, or none where that is not plain to see.
-        """
-        if self.prefix:
-            return self.prefix[1] if len(self.prefix) > 1 else frozenset()
-        return (self.programs and self._begins_with(_SECOND)) or frozenset()
-
-    def takes_usual_second(self) -> bool:
-        """
-        Whether the second word may be one of ASCII letters and digits.
-        """
-        programs = self.programs
-        if not isinstance(self.pattern, LinearRegex) or programs is None:
-            return True
-        return any(not _USUAL.isdisjoint(self.pattern.following(f"{program} ")) for program in programs)
-
-    def _begins_with(self, words: re.Pattern[str]) -> frozenset[str] | None:
-        if isinstance(self.pattern, LinearRegex) and self.pattern.has_alternatives:
-            return None
-        found = words.match(self.rule.glob or self.rule.regex or "")
-        if not found or (found[2] and self.rule.glob):
-            return None
-        return frozenset((found[1] or found[2]).replace("\\", "").split("|"))
 
     def action_on(self, subject: Subject, begins: int = 0) -> PolicyAction | None:
         """
@@ -268,7 +240,7 @@ class CompiledRule:
             unknown = tuple((index - start, doubt) for index, doubt in subject.unknown if start <= index < subject.own)
         return constraints.hold(arguments, subject.context, is_strict=self.is_strict, unknown=unknown)
 
-    def _fits(self, subject: Subject, pattern: LinearRegex | re.Pattern[str]) -> bool:
+    def _fits(self, subject: Subject, pattern: LaterRegex | re.Pattern[str]) -> bool:
         if self.needs is not None and not subject.unknown and not self.needs.search(subject.line):
             return False
         texts = subject.texts if self.is_strict else subject.certain_texts
@@ -312,11 +284,3 @@ class CompiledRule:
             and self.pattern is None
             and subject.argv[0] not in self.prefix[0]
         )
-
-
-def _found_unquoted(pattern: LinearRegex | re.Pattern[str] | None) -> re.Pattern[str] | None:
-    """
-    What *pattern* needs, where it is found without the quotes of canonical texts too.
-    """
-    needs = pattern.needs if isinstance(pattern, LinearRegex) else None
-    return None if needs is None or not _QUOTES.isdisjoint(needs.pattern) else needs

@@ -4,6 +4,7 @@ Decisions that were made already.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from sandboxkit.policy._decide import Judgements, decide
@@ -37,8 +38,8 @@ class Memo:
     def __init__(self, rules: RuleSet, context: EvaluationContext | None) -> None:
         self.rules = rules
         self.context = context
-        self._judgements: Judgements = {}
-        self._entries: dict[str | tuple[str, ...], PolicyEvaluation] = {}
+        self._judgements: Judgements = OrderedDict()
+        self._entries: OrderedDict[str, PolicyEvaluation] = OrderedDict()
 
     def is_for(self, rules: RuleSet, context: EvaluationContext | None) -> bool:
         """
@@ -60,6 +61,7 @@ class Memo:
         if found is None:
             found = decide(self.rules, parse(command), self.context, self._judgements)
             if len(self._entries) >= _MAX_ENTRIES:
-                self._entries.clear()
+                # One at a time: to let go of all of them takes as long as many decisions.
+                self._entries.popitem(last=False)
             self._entries[command] = found
         return found

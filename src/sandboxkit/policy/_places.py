@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict
 
 from sandboxkit.model import is_inside
-from sandboxkit.policy._glob import Later
+from sandboxkit.policy._path_globs import PathGlobs
 from sandboxkit.policy._paths import homely, located, normal
 from sandboxkit.policy._triggers import trigger_of
 
 if TYPE_CHECKING:
     from sandboxkit.model import EvaluationContext
+    from sandboxkit.policy._glob import Later
 
 __all__ = ["PlaceRow", "Places"]
 
@@ -52,8 +53,8 @@ class Places:
     One class of paths, ready to be asked.
     """
 
-    inside: Later
-    outside: Later | None
+    inside: PathGlobs
+    outside: PathGlobs
     literals: tuple[str, ...]
     listed: str
     hidden: tuple[str, ...]
@@ -68,8 +69,8 @@ class Places:
         """
         literals = tuple(path for path in row.paths if "*" not in path)
         return cls(
-            inside=_globs(row.paths),
-            outside=_globs(row.except_paths) if row.except_paths else None,
+            inside=PathGlobs(row.paths),
+            outside=PathGlobs(row.except_paths),
             literals=literals,
             listed="\n" + "\n".join(literals),
             hidden=tuple(found[1] for path in row.paths if (found := _HIDDEN.fullmatch(path))),
@@ -105,11 +106,10 @@ class Places:
         return self.parents and _is_parent(path, context)
 
     def _has(self, path: str, argument: str) -> bool:
-        found = self.inside.fullmatch(path)
-        wildcard = None if found else _WILDCARD.search(path)
-        if wildcard is None:
-            return found is not None and not self._excepts(path)
-        if not _WILDCARD.search(argument) or self._excepts(path):
+        if self.inside.take(path):
+            return not self.outside.take(path)
+        wildcard = _WILDCARD.search(path)
+        if wildcard is None or not _WILDCARD.search(argument) or self.outside.take(path):
             return False
         begun = path[: wildcard.start()]
         if f"\n{begun}" in self.listed and any(fnmatch.fnmatchcase(known, path) for known in self.literals):
@@ -117,9 +117,6 @@ class Places:
         first = path.split("/", 2)[1] if path.startswith("~/.") else ""
         is_telling = bool(_WILDCARD.search(first) and first.strip(".*?"))
         return is_telling and any(fnmatch.fnmatchcase(name, first) for name in self.hidden)
-
-    def _excepts(self, path: str) -> bool:
-        return self.outside is not None and self.outside.fullmatch(path) is not None
 
 
 def _without_star(argument: str) -> tuple[str, bool]:
@@ -145,13 +142,3 @@ def _is_parent(path: str, context: EvaluationContext) -> bool:
     if context.home and is_inside(normal(context.home), path):
         return True
     return any(root != path and is_inside(root, path) for root in map(normal, context.workspace_roots))
-
-
-def _globs(globs: tuple[str, ...]) -> Later:
-    return Later("|".join(_glob(glob) for glob in globs), re.DOTALL)
-
-
-def _glob(glob: str) -> str:
-    pieces = re.split(r"(\*\*/|/\*\*|\*)", glob)
-    known = {"**/": "(?:.*/)?", "/**": "(?:/.*)?", "*": "[^/]*"}
-    return "".join(known.get(piece) or re.escape(piece) for piece in pieces)

@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import reduce
+from dataclasses import dataclass
+from functools import lru_cache, reduce
 from operator import getitem
+from typing import final
 
-__all__ = ["MAX_PATTERN", "LinearRegex", "RegexError"]
+from sandboxkit.policy._glob import Later
+
+__all__ = ["MAX_PATTERN", "LaterRegex", "LinearRegex", "RegexError", "linear_regex"]
 
 MAX_PATTERN = 500
 """
 Characters of a pattern.
 """
-_MAX_STATES = 4000
+_MAX_STATES = 2000
 _MAX_REPEAT = 100
 _MAX_REMEMBERED = 20_000
 _DIGITS = frozenset("0123456789")
@@ -35,21 +38,16 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
 _Test = Callable[[str], bool]
 
 
+_FINAL = 0
+"""
+The state at the end of the pattern.
+"""
+
+
 class RegexError(ValueError):
     """
     The pattern is none of this dialect; the message says where and why.
     """
-
-
-@dataclass(slots=True)
-class _State:
-    """
-    One state: on a character that passes `test` go to `after`; without one to `free`.
-    """
-
-    test: _Test | None = None
-    after: int = -1
-    free: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +100,13 @@ class LinearRegex:
     """
 
     __slots__ = (
-        "_final",
+        "_after",
+        "_free",
         "_places",
         "_reached",
         "_remembered",
         "_start",
-        "_states",
+        "_tests",
         "has_alternatives",
         "needs",
         "pattern",
@@ -117,13 +116,17 @@ class LinearRegex:
         if len(pattern) > MAX_PATTERN:
             raise RegexError(f"it has {len(pattern)} characters, the limit is {MAX_PATTERN}")
         self.pattern = pattern
-        self._states: list[_State] = []
+        # By state: the test a character has to pass to reach the next, that, and those
+        # reached without a character.
+        self._tests: list[_Test | None] = []
+        self._after: list[int] = []
+        self._free: list[Sequence[int]] = []
         node = _Parser(pattern).parse()
         self.has_alternatives = node.kind == "any"
         self.needs = _needed(node)
         self._reached: dict[int, frozenset[int]] = {}
-        first, self._final = self._build(node)
-        self._start = self._closure({first})
+        self._new(_FINAL)
+        self._start = self._closure({self._build(node, _FINAL)})
         self._places: dict[frozenset[int], _Place] = {}
         self._remembered = 0
 
@@ -134,7 +137,7 @@ class LinearRegex:
         if self.needs is not None and not self.needs.search(text):
             return False
         place: _Place = reduce(getitem, text, self._place_of(self._start))
-        return self._final in place.states
+        return _FINAL in place.states
 
     def _place_of(self, states: frozenset[int]) -> _Place:
         found = self._places.get(states)
@@ -146,8 +149,7 @@ class LinearRegex:
         """
         The place after *place* on *char*; remembered, so that it is not asked again.
         """
-        reached = ((self._states[state].test, self._states[state].after) for state in place.states)
-        following = self._closure({after for test, after in reached if test and test(char)})
+        following = self._step(place.states, char)
         if self._remembered >= _MAX_REMEMBERED:
             self._places, self._remembered = {}, 0
         self._remembered += 1
@@ -173,15 +175,15 @@ class LinearRegex:
         kinds: dict[int, list[str]] = {}
         while waiting:
             mine, other = waiting.pop()
-            if mine == self._final and other in ends:
+            if mine == _FINAL and other in ends:
                 return True
-            test = self._states[mine].test
+            test = self._tests[mine]
             if test is None:
                 continue
             if mine not in kinds:
                 kinds[mine] = [kind for kind, alike in letters.items() if any(map(test, alike))]
             others = {step(other, kind) for kind in kinds[mine]}
-            for state in self._closure({self._states[mine].after}):
+            for state in self._closure({self._after[mine]}):
                 pairs = {(state, after) for after in others if after is not None} - found
                 found |= pairs
                 waiting.extend(pairs)
@@ -193,9 +195,8 @@ class LinearRegex:
         """
         states = self._start
         for char in text:
-            reached = ((self._states[state].test, self._states[state].after) for state in states)
-            states = self._closure({after for test, after in reached if test and test(char)})
-        tests = [test for state in states if (test := self._states[state].test)]
+            states = self._step(states, char)
+        tests = [test for state in states if (test := self._tests[state])]
         return frozenset(char for char in map(chr, range(128)) if any(test(char) for test in tests))
 
     @property
@@ -203,7 +204,11 @@ class LinearRegex:
         """
         How large the automaton is.
         """
-        return len(self._states)
+        return len(self._tests)
+
+    def _step(self, states: frozenset[int], char: str) -> frozenset[int]:
+        tests, after = self._tests, self._after
+        return self._closure({after[state] for state in states if (test := tests[state]) and test(char)})
 
     def _closure(self, states: set[int]) -> frozenset[int]:
         """
@@ -215,63 +220,88 @@ class LinearRegex:
     def _reach(self, start: int) -> frozenset[int]:
         waiting, found = [start], {start}
         while waiting:
-            for state in self._states[waiting.pop()].free:
+            for state in self._free[waiting.pop()]:
                 if state not in found:
                     found.add(state)
                     waiting.append(state)
         self._reached[start] = frozenset(found)
         return self._reached[start]
 
-    def _new(self) -> int:
-        if len(self._states) >= _MAX_STATES:
+    def _new(self, after: int, test: _Test | None = None, free: Sequence[int] = ()) -> int:
+        if len(self._tests) >= _MAX_STATES:
             raise RegexError("its repetitions make it too large")
-        self._states.append(_State())
-        return len(self._states) - 1
+        self._tests.append(test)
+        self._after.append(after)
+        self._free.append(free)
+        return len(self._tests) - 1
 
-    def _build(self, node: _Node) -> tuple[int, int]:
+    def _build(self, node: _Node, after: int) -> int:
         """
-        The first and last state of *node*.
+        The first state of *node*, behind which the state *after* follows.
         """
-        first, last = self._new(), self._new()
         if node.kind == "char":
-            self._states[first].test, self._states[first].after = node.test, last
-        elif node.kind == "all":
-            self._chain(first, last, node.parts)
-        elif node.kind == "any":
-            for part in node.parts:
-                self._chain(first, last, (part,))
+            return self._new(after, node.test)
+        if node.kind == "any":
+            return self._new(after, None, [self._build(part, after) for part in node.parts])
+        if node.kind == "all":
+            for part in reversed(node.parts):
+                after = self._build(part, after)
+            return after
+        return self._repeat(node.parts[0], node.low, node.high, after)
+
+    def _repeat(self, part: _Node, low: int, high: int | None, after: int) -> int:
+        if high is None:
+            free = [after]
+            after = self._new(after, None, free)
+            free.append(self._build(part, after))
         else:
-            self._repeat(first, last, node)
-        return first, last
-
-    def _chain(self, first: int, last: int, parts: tuple[_Node, ...]) -> None:
-        here = first
-        for part in parts:
-            begin, end = self._build(part)
-            self._states[here].free.append(begin)
-            here = end
-        self._states[here].free.append(last)
-
-    def _repeat(self, first: int, last: int, node: _Node) -> None:
-        here = first
-        for _ in range(node.low):
-            begin, end = self._build(node.parts[0])
-            self._states[here].free.append(begin)
-            here = end
-        self._states[here].free.append(last)
-        if node.high is None:
-            begin, end = self._build(node.parts[0])
-            self._states[here].free.append(begin)
-            self._states[end].free.append(here)
-            return
-        for _ in range(node.high - node.low):
-            begin, end = self._build(node.parts[0])
-            self._states[here].free.append(begin)
-            self._states[end].free.append(last)
-            here = end
+            end = after
+            for _ in range(high - low):
+                after = self._new(after, None, (end, self._build(part, after)))
+        for _ in range(low):
+            after = self._build(part, after)
+        return after
 
 
-def _needed(node: _Node) -> re.Pattern[str] | None:
+@lru_cache(maxsize=256)
+def linear_regex(pattern: str) -> LinearRegex:
+    """
+    *pattern* compiled: whoever checks a rule, looks at its pattern and runs it needs the same.
+
+    Raises:
+        RegexError: The pattern is too long or not of this dialect.
+    """
+    return LinearRegex(pattern)
+
+
+@final
+class LaterRegex:
+    """
+    A pattern that is compiled when it is first run: few of the built-in table ever are.
+
+    Args:
+        pattern: Its text, of the dialect.
+
+    Attributes:
+        fullmatch: That of the `LinearRegex`.
+    """
+
+    __slots__ = ("fullmatch", "pattern")
+
+    fullmatch: Callable[[str], bool]
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+
+    def __getattr__(self, name: str) -> object:
+        # Only before the first use: afterwards it stands in its slot.
+        if name != "fullmatch":
+            raise AttributeError(name)
+        self.fullmatch = linear_regex(self.pattern).fullmatch
+        return self.fullmatch
+
+
+def _needed(node: _Node) -> Later | None:
     """
     Found in every text of the language, behind its beginning: looked for before the
     automaton runs, which takes a look at each character but ends early where the
@@ -279,7 +309,7 @@ def _needed(node: _Node) -> re.Pattern[str] | None:
     """
     parts = node.parts[_leading(node) :] if node.kind == "all" else ()
     literals = _literals(_Node("all", parts=parts))
-    return re.compile("|".join(map(re.escape, sorted(set(literals))))) if literals else None
+    return Later("|".join(map(re.escape, sorted(set(literals))))) if literals else None
 
 
 def _leading(node: _Node) -> int:

@@ -28,7 +28,11 @@ def trigger_of(globs: Iterable[str]) -> Later:
     A pattern found in the words of every command, or in the directory it starts in, that
     names a path one of *globs* takes. Of each glob it is the component that tells most.
     """
-    return Later(_either({_telling(glob) for glob in globs}))
+    found = {_telling(glob) for glob in globs}
+    ending = {literal.removesuffix(_END) for literal in found if literal.endswith(_END)}
+    others = {literal for literal in found if not literal.endswith(_END)}
+    choices = ([_either(ending) + _ENDS] if ending else []) + ([_either(others)] if others else [])
+    return Later("|".join(choices))
 
 
 def _telling(glob: str) -> str:
@@ -51,10 +55,10 @@ def _either(literals: set[str]) -> str:
     """
     A pattern for *literals* that looks at no character twice.
     """
-    if "" in literals:
-        return ""
     rests: dict[str, set[str]] = {}
-    for literal in literals:
+    for literal in literals - {""}:
         rests.setdefault(literal[0], set()).add(literal[1:])
-    choices = [_ENDS if char == _END else re.escape(char) + _either(rests[char]) for char in sorted(rests)]
+    choices = [re.escape(char) + _either(rests[char]) for char in sorted(rests)]
+    if "" in literals:
+        choices.append("")
     return choices[0] if len(choices) == 1 else f"(?:{'|'.join(choices)})"

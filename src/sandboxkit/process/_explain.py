@@ -204,8 +204,9 @@ def _refused(number: int) -> str:
             value = file.read().strip()
     except OSError:
         value = ""
-    if value in ("2", "3"):
-        return f"processes may not be traced here ({scope}={value}: {os.strerror(number)}); set it to 1 or 0"
+    remedies = {"2": "set it to 1 or 0", "3": "no longer set it to 3, and restart: until then the kernel keeps it"}
+    if remedy := remedies.get(value):
+        return f"processes may not be traced here ({scope}={value}: {os.strerror(number)}); {remedy}"
     return (
         f"processes may not be traced here ({os.strerror(number)}); "
         "allow ptrace where this runs, in a container with --cap-add=SYS_PTRACE"

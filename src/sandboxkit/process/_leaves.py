@@ -213,6 +213,14 @@ def go(home: str) -> None:
         os._exit(70)
 
 
+def import_scope() -> Any:
+    """
+    What asks systemd. Only who must ask pays for its import; it lies beside this file,
+    which is in the path of whoever imported this one.
+    """
+    return __import__("_scope")
+
+
 class Leaves:
     """
     The groups of one run; until they are armed, of the run that comes next.
@@ -220,7 +228,7 @@ class Leaves:
     Args:
         order: What the plan says: `groups`, each with `base`, `home`, `controls`,
             `limits`, `settled`, `figures` and `shortage`, the controls that are `required`, and
-            the limit `cpu_us`.
+            the limit `cpu_us`. Besides, what became of groups that have no place: `failed`.
         names: Where a name comes from.
     """
 
@@ -228,7 +236,7 @@ class Leaves:
         self.bases = [group["base"] for group in order["groups"]]
         self.cpu_us: int | None = None
         self.is_armed = False
-        self.failed: dict[str, str] = {}
+        self.failed: dict[str, str] = dict(order.get("failed", {}))
         self.rows: list[tuple[dict[str, Any], str]] = []
         self.shortage: int | None = None
         name = names.new()
@@ -382,6 +390,7 @@ class Nursery:
         self.names = Names()
         self.waiting: Leaves | None = None
         self.remains: list[Leaves] = []
+        self.scope: tuple[str, str] | OSError | None = None
 
     def take(self, order: dict[str, Any] | None) -> Leaves | None:
         """
@@ -394,6 +403,7 @@ class Nursery:
         leaves, self.waiting = self.waiting, None
         if order is None:
             return leaves
+        self.place(order)
         if leaves is None or leaves.failed or leaves.bases != [group["base"] for group in order["groups"]]:
             if leaves:
                 leaves.leave()
@@ -407,6 +417,32 @@ class Nursery:
             self.clear(leaves)
             raise
         return leaves
+
+    def place(self, order: dict[str, Any]) -> None:
+        """
+        Says in *order* where the groups are that only systemd can give a place. Where it
+        does not, they are left out, and why is told like any other failure.
+        """
+        for group in [group for group in order["groups"] if group["scope"]]:
+            if self.scope is None:
+                self.scope = self.ask(group)
+            if isinstance(self.scope, OSError):
+                order["groups"].remove(group)
+                why = f"control group in a scope of systemd: {self.scope.strerror or self.scope}"
+                order.setdefault("failed", {}).update(dict.fromkeys(group["controls"], why))
+            else:
+                group["base"], group["home"] = self.scope
+
+    def ask(self, group: dict[str, Any]) -> tuple[str, str] | OSError:
+        """
+        Base and home in a scope of our own, or why there is none. Asked once, whatever the
+        answer: it may take seconds to say no.
+        """
+        try:
+            base, home = import_scope().enter(group["scope"], group["base"], self.names.own.rstrip("-"))
+        except OSError as error:
+            return error
+        return base, home
 
     def move_on(self, leaves: Leaves, order: dict[str, Any] | None) -> None:
         """

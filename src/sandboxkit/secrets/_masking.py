@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from sandboxkit.secrets._shapes import SHAPES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from sandboxkit.secrets._shapes import Shape
 
-__all__ = ["CLOSE", "OPEN", "Masker", "Table"]
+__all__ = ["CLOSE", "MARKER", "OPEN", "Masker", "Table"]
 
-OPEN, CLOSE = "\u27e6", "\u27e7"
+MARKER = OPEN, CLOSE = "\u27e6", "\u27e7"
 """
 The brackets of a marker. No secret may hold one, so no secret can begin in a marker
 or end in one: that is why masking twice changes nothing.
@@ -39,29 +39,32 @@ class Table:
         markers: What stands for each name.
         longest: No match is longer, in bytes.
         needles: One of these stands in every text that holds a match.
+        anchors: What begins the search for each shape, none where only values count.
     """
 
     values: tuple[tuple[bytes, str], ...]
     markers: Mapping[str, bytes]
     longest: int
     needles: tuple[str, ...]
+    anchors: tuple[tuple[bytes, Shape], ...] = _ANCHORS
 
     @classmethod
-    def of(cls, values: Mapping[bytes, str]) -> Table:
+    def of(cls, values: Mapping[bytes, str], *, shapes: Sequence[Shape] = SHAPES) -> Table:
         """
-        A table of *values* (secret bytes to name) and every known shape.
+        A table of *values* (secret bytes to name) and *shapes*.
         """
-        names = {*values.values(), *(shape.name for shape in SHAPES)}
+        names = {*values.values(), *(shape.name for shape in shapes)}
         # A value that is part of a name would be found inside that name's marker.
         markers = {
             name: _marker(_ANONYMOUS if any(value in name.encode() for value in values) else name) for name in names
         }
-        longest = max([*map(len, values), *(shape.longest for shape in SHAPES)])
+        longest = max([1, *map(len, values), *(shape.longest for shape in shapes)])
+        anchors = tuple((anchor, shape) for shape in shapes for anchor in shape.anchors)
         needles = (
-            *(anchor.decode() for anchor, _ in _ANCHORS),
+            *(anchor.decode() for anchor, _ in anchors),
             *(value.decode("utf-8", "surrogatepass") for value in values),
         )
-        return cls(tuple(values.items()), markers, longest, needles)
+        return cls(tuple(values.items()), markers, longest, needles, anchors)
 
     def may_match(self, text: str) -> bool:
         """
@@ -72,6 +75,23 @@ class Table:
             if needle in text:
                 return True
         return False
+
+    def settled(self, data: bytes) -> int:
+        """
+        How many bytes of *data* no later byte can make the beginning of a match: all of
+        them, where values alone count and none has begun.
+        """
+        if self.anchors:
+            return len(data) - self.longest + 1
+        until = len(data)
+        for value, _ in self.values:
+            start = data.find(value[:1], max(0, len(data) - len(value) + 1), until)
+            while start >= 0:
+                if value.startswith(data[start:]):
+                    until = start
+                    break
+                start = data.find(value[:1], start + 1, until)
+        return until
 
     def render(self, data: bytes, until: int, covered: int = 0) -> tuple[bytes, int]:
         """
@@ -103,7 +123,7 @@ class Table:
             while 0 <= start < until:
                 yield start, start + len(value), name
                 start = data.find(value, start + 1)
-        for shape in {id(shape): shape for anchor, shape in _ANCHORS if anchor in data}.values():
+        for shape in {id(shape): shape for anchor, shape in self.anchors if anchor in data}.values():
             yield from _shaped(shape, data, until)
 
 
@@ -119,7 +139,8 @@ class Masker:
     Masks a stream of bytes: whatever its pieces, the result is that of the whole.
 
     It holds back the last bytes that could still become a secret, at most
-    `longest` - 1 of them, until more comes or `close` is called.
+    `longest` - 1 of them, until more comes or `close` is called. Where shapes count these
+    are always that many; where values alone do, only what one begins with.
     """
 
     def __init__(self, table: Table) -> None:
@@ -127,12 +148,18 @@ class Masker:
         self._tail = b""
         self._covered = 0
 
+    def whole(self, data: bytes) -> bytes:
+        """
+        *data* masked by itself, apart from the stream.
+        """
+        return self._table.render(data, len(data))[0]
+
     def feed(self, data: bytes) -> bytes:
         """
         The next masked bytes.
         """
         self._tail += data
-        return self._render(len(self._tail) - self._table.longest + 1)
+        return self._render(self._table.settled(self._tail))
 
     def close(self) -> bytes:
         """

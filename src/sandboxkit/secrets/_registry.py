@@ -152,11 +152,19 @@ class SecretRegistry:
         """
         return self._table.render(data, len(data))[0]
 
-    def masker(self) -> Masker:
+    def masker(self, *, only: Iterable[str] | None = None) -> Masker:
         """
         Masks a stream that comes in pieces, with the secrets known now.
+
+        Args:
+            only: Names of secrets: masks these and nothing else, no shape of a token
+                either. Such a stream is held back only where a secret may have begun.
         """
-        return Masker(self._table)
+        if only is None:
+            return Masker(self._table)
+        values = self._values
+        rows = (row for name in only if name in values for row in _spellings(name, values[name]))
+        return Masker(Table.of(dict(rows), shapes=()))
 
     def __repr__(self) -> str:
         return f"SecretRegistry({', '.join(self.names())})"
@@ -187,6 +195,20 @@ def _entities(value: str) -> Iterator[str]:
         yield "".join(form.format(ord(char)) for char in value)
 
 
+def _json(value: str) -> Iterator[str]:
+    """
+    How JSON writes *value*: only what must be escaped, slashes as well, or every character.
+
+    Source: RFC 8259 section 7.
+    """
+    for ascii_only in (False, True):
+        for slash in ("/", "\\/"):
+            yield json.dumps(value, ensure_ascii=ascii_only)[1:-1].replace("/", slash)
+    units = value.encode("utf-16-be", "surrogatepass")
+    for form in ("\\u{:04x}", "\\u{:04X}"):
+        yield "".join(form.format(int.from_bytes(units[at : at + 2], "big")) for at in range(0, len(units), 2))
+
+
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
@@ -195,7 +217,7 @@ def _spellings(name: str, value: str) -> Iterator[tuple[bytes, str]]:
     data = _bytes(value)
     forms = {data, data.hex().encode(), data.hex().upper().encode()}
     forms |= {spelled(data).encode() for spelled in (quote, quote_plus)} | {quote(data, safe="").encode()}
-    forms |= {_bytes(json.dumps(value, ensure_ascii=ascii_only)[1:-1]) for ascii_only in (False, True)}
+    forms |= set(map(_bytes, _json(value)))
     forms |= {_bytes(value.replace("'", quoted)) for quoted in ("'\"'\"'", "'\\''")}
     forms |= set(map(_bytes, _entities(value)))
     forms |= {form for offset in range(3) for form in _base64_at(data, offset)}

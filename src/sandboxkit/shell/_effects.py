@@ -33,6 +33,7 @@ _READS = {"read": "REPLY", "mapfile": "MAPFILE", "readarray": "MAPFILE"}
 """
 Builtins that set variables to what they read, with the one they set where none is named.
 """
+_KEEPERS = frozenset(("printf", "set", "shift", *_READS))
 _NAMES = re.compile(r"[A-Za-z_]\w*")
 _TOP = ("git", "rev-parse", "--show-toplevel")
 _PRINTS = frozenset(("cat", "echo", "printf"))
@@ -89,7 +90,8 @@ def noted(part: SimpleCommand, found: Found, inherited: Stdin | None, cwd: str |
         UnsureError: It changes where this shell itself reads from.
     """
     argv, variables = part.argv, found.variables
-    note_files(part, found, inherited)
+    if part.redirects:
+        note_files(part, found, inherited)
     if argv == ("exec",) and any(redirect.operator.startswith("<") for redirect in part.redirects):
         raise UnsureError("it changes where everything behind it reads from")
     if argv[0] in _MOVES:
@@ -100,7 +102,8 @@ def noted(part: SimpleCommand, found: Found, inherited: Stdin | None, cwd: str |
         for inner in _behind(part, found.parts):
             _note_variables(inner, found, stdin)
         return _followed(part, found, cwd)
-    _note_variables(part, found, inherited)
+    if argv[0] in _KEEPERS:
+        _note_variables(part, found, inherited)
     return cwd
 
 
@@ -202,7 +205,7 @@ def note_files(part: SimpleCommand, found: Found, inherited: Stdin | None) -> No
     """
     Keeps what *part* prints into files, which later commands may run.
     """
-    if part.redirects and part.argv[0] in _PRINTS:
+    if part.argv[0] in _PRINTS:
         output = stdin_of(part, found.parts, inherited) if part.argv[0] == "cat" else printed(part.argv)
         targets = [redirect.target for redirect in part.redirects if redirect.writes]
         found.files.update((_here(target), output.text) for target in targets if output)

@@ -130,9 +130,11 @@ def _text(text: str) -> Command:
     if argv is not None:
         return _plain(text, argv, _span(text))
     found = Found()
+    if not is_printable and _has_invisible(text):
+        with suppress(UnsureError, TooMuchError, RecursionError):
+            _shell().read(text, found)
+        return _opaque(text, "it has a control or invisible character", found)
     try:
-        if not is_printable and _has_invisible(text):
-            raise UnsureError("it has a control or invisible character")
         plain = pieces(text)
         if plain is not None:
             _shell().read_pieces(text, plain, found)
@@ -181,9 +183,6 @@ def _opaque(text: str, problem: str, found: Found) -> Command:
     """
     What can be seen in a text that cannot be read: as far as it went, and roughly.
     """
-    if not found.parts:
-        with suppress(UnsureError, TooMuchError, RecursionError):
-            _shell().read(text, found)
     if not found.parts:
         from sandboxkit.shell._suspects import apart
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sandboxkit.model import Assignment, Setting, SimpleCommand
 from sandboxkit.shell import _compound as compound
-from sandboxkit.shell._effects import directory, note_files
+from sandboxkit.shell._effects import SETTERS, directory, note_files, noted, with_declared
 from sandboxkit.shell._found import TOP
 from sandboxkit.shell._lines import STARTS, Piece, settings
 from sandboxkit.shell._lists import and_or_list, negated, pipeline, redirected_statement, redirects
@@ -19,6 +19,7 @@ from sandboxkit.shell._reader import Reader
 from sandboxkit.shell._simple import assignments, command, declaration
 from sandboxkit.shell._start import Starter
 from sandboxkit.shell._unwrap import starts_others
+from sandboxkit.shell._words import words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,7 +122,35 @@ def _starter(found: Found) -> Starter:
 
 
 def _read_started(starter: Starter, text: str, place: Place, span: Span, cwd: str | None) -> None:
-    Reader(starter, _STATEMENTS, place, span=span, cwd=cwd).read(text)
+    argv = words(text)
+    if argv is None or argv[0] == "[":  # to the grammar a test, which ends with a bracket
+        Reader(starter, _STATEMENTS, place, span=span, cwd=cwd).read(text)
+    else:
+        starter.found.take(len(text))
+        _add_words(starter, argv, place, span, cwd)
+
+
+def _add_words(starter: Starter, argv: tuple[str, ...], place: Place, span: Span, cwd: str | None) -> None:
+    """
+    Adds one command of plain words, for which no grammar is needed.
+    """
+    found = starter.found
+    index = found.reserve()
+    part = SimpleCommand(
+        argv,
+        span,
+        setting=place.setting,
+        reads_from=place.reads_from,
+        inside=place.inside,
+        outer=place.outer,
+        function=place.function,
+        cwd=cwd,
+    )
+    if argv[0] in SETTERS:
+        part = with_declared(part, found.variables)
+    found.parts[index] = part
+    starter.start(index, part, place)
+    noted(part, found, place.stdin, cwd)
 
 
 def _nothing(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:

@@ -101,7 +101,7 @@ class Reader:
         self.place = place
         self.cwd = cwd
         self.tokens = Tokens()
-        self.unsure: UnsureError | None = None
+        self.unsure: str | None = None
         self.outside: dict[int, Sequence[Node]] = {}
         self.fed: list[tuple[int, int]] = []
         self._kinds = kinds
@@ -132,7 +132,13 @@ class Reader:
             again._read(prepare(text, simpler=True))
 
     def _read(self, prepared: Prepared) -> None:
-        children = self._tree(prepared).children
+        root = self._tree(prepared)
+        try:
+            self._commands(root.children)
+        finally:
+            self.words.let_go()
+
+    def _commands(self, children: Sequence[Node]) -> None:
         start, end = (children[0].start_byte, children[-1].end_byte) if children else (0, 0)
         data = self.source.data
         if data[:start].strip(SPACE) or data[end:].strip(SPACE):
@@ -160,6 +166,12 @@ class Reader:
             token += "E"
         self.text = f": <<{token}\n{body}{token}\n"
         root = self._tree(Prepared(self.text))
+        try:
+            return self._expanding(root)
+        finally:
+            self.words.let_go()
+
+    def _expanding(self, root: Node) -> int:
         nodes = [node for child in root.children for node in child.children if node.type == "heredoc_redirect"]
         bodies = [child for node in nodes for child in node.children if child.type == "heredoc_body"]
         if len(bodies) != 1 or self.place.inside is None:
@@ -173,10 +185,10 @@ class Reader:
     def _tree(self, prepared: Prepared) -> Node:
         self.found.take(len(prepared.text))
         self.source = Source(prepared, self._span)
-        self.words = WordReader(self.source.data, self.found.variables, self._substitute, self.evaluate)
         root = syntax_tree(prepared.text, self.source.data)
         if root.has_error:
             raise UnsureError(SYNTAX)
+        self.words = WordReader(self.source.data, self.found.variables, self._substitute, self.evaluate)
         return root
 
     # Statements
@@ -231,19 +243,21 @@ class Reader:
         try:
             children = self.children(node)
             self.source.check_gaps(children, touching=False, one_line=kind in ONE_LINE)
-            self.tokens.others.update((child.start_byte, child.end_byte) for child in children if not child.is_named)
+            for child in children:
+                if not child.is_named:
+                    self.tokens.add(child)
             if self.outside and self.outside.get(node.id):
                 read = self._kinds["redirected_statement"]
             return read(self, node, place)
         except UnsureError as problem:
-            self.unsure = self.unsure or problem
+            self.unsure = self.unsure or str(problem)
             return ()
         finally:
             self.place = outer
 
     def _check_sure(self) -> None:
         if self.unsure is not None:
-            raise self.unsure
+            raise UnsureError(self.unsure)
 
     def children(self, node: Node) -> Sequence[Node]:
         """

@@ -224,6 +224,13 @@ class WordReader:
         self._substitute = substitute
         self._evaluate = evaluate
 
+    def let_go(self) -> None:
+        """
+        Forgets who reads substitutions and text: they hold this reader in turn, and the
+        tree, which then would stay until the next search for cycles.
+        """
+        self._substitute, self._evaluate = _nobody, _nobody
+
     def slice(self, node: Node) -> str:
         """
         The text of *node*.
@@ -691,6 +698,10 @@ def _changed(value: str, operator: str, operand: str) -> str:
 
 _KEEPS = frozenset(("%", "%%", "#", "##", "^", "^^", ",", ",,", ":", "@"))
 _OPERATORS = frozenset(("/", ":", "Q", "L", "U", "u", "a", "A", "K", "k", "E", "#", "%", "]", "[", "-", "+"))
+
+
+def _nobody(*_: object) -> None:
+    pass
 
 
 def check_touching(nodes: Sequence[Node]) -> None:

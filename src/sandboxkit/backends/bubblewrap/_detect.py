@@ -102,7 +102,9 @@ def refusal(said: str) -> Obstacle:
     """
     if "control group in " in said:
         return Obstacle(said, _NO_GROUP)
-    known = _first((*_STAGING, *_CHILD), said) or obstacle(said) or _first(_SAID, said)
+    # A setting that switches user namespaces off also takes root's id-mapped mounts.
+    switched_off = obstacle(said) if "user namespace" in said else None
+    known = switched_off or _first((*_STAGING, *_CHILD), said) or obstacle(said) or _first(_SAID, said)
     return known or Obstacle(said, "sandboxkit doctor shows what this machine has")
 
 

@@ -1,0 +1,38 @@
+# The attack on a box that may reach listed hosts. Prints key=value lines; the host looks at
+# what was printed and at who connected to its own servers. Nothing here leaves loopback.
+#
+# Arguments: port of a server that is not listed, port of one that is.
+unlisted=$1 listed=$2
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+command -v bash >/dev/null 2>&1 || {
+    echo tool=missing
+    echo done=yes
+    exit
+}
+proxy=${http_proxy:-${HTTP_PROXY:-}}
+proxy=${proxy#*://} proxy=${proxy##*@} proxy=${proxy%%/*}
+
+# $1 host and port to connect to, $2 what to say there; prints the first line of the answer.
+ask() {
+    LC_ALL=C timeout 5 bash --noprofile --norc -c '
+        exec 3<>"/dev/tcp/${0%:*}/${0##*:}" || exit
+        printf "$1" >&3
+        IFS= read -r line <&3 && printf "%s" "$line"' "$1" "$2" 2>/dev/null | tr -d '\r'
+}
+
+# Past the proxy, then through it by every way of asking.
+echo "direct=$(ask "127.0.0.1:$unlisted" x)"
+echo "directed=$(ask "127.0.0.1:$listed" x)"
+if [ -n "$proxy" ]; then
+    echo "refused=$(ask "$proxy" "CONNECT 127.0.0.1:$unlisted HTTP/1.1\r\nHost: 127.0.0.1:$listed\r\n\r\n")"
+    echo "refused=$(ask "$proxy" "GET http://127.0.0.1:$unlisted/ HTTP/1.1\r\nHost: 127.0.0.1:$listed\r\n\r\n")"
+    echo "refused=$(ask "$proxy" "CONNECT localhost:$unlisted HTTP/1.1\r\nHost: x\r\n\r\n")"
+    echo "let=$(ask "$proxy" "CONNECT 127.0.0.1:$listed HTTP/1.1\r\nHost: x\r\n\r\n")"
+fi
+while read -r device rest; do
+    [ "$device" = Iface ] && echo routes=read || echo "route=$device"
+done 2>/dev/null </proc/net/route
+while read -r a b c d e f g h i device; do
+    [ "$device" = lo ] || echo "route=$device"
+done 2>/dev/null </proc/net/ipv6_route
+echo done=yes

@@ -1,0 +1,271 @@
+"""
+Looks into TLS: the proxy stands in for the host, decides about each request, and talks to
+the real one itself.
+"""
+
+from __future__ import annotations
+
+import ssl
+from functools import partial
+from typing import TYPE_CHECKING, final
+
+import anyio
+from anyio.streams.tls import TLSStream
+
+from sandboxkit.egress._hello import HelloState
+from sandboxkit.egress._http import Exchange, Server, status_of
+from sandboxkit.egress._injection import Injector
+from sandboxkit.egress._relay import TunnelEndedError, relay
+from sandboxkit.egress._roots import system_roots
+from sandboxkit.egress._stream import Unread
+from sandboxkit.egress._tunnel import Tunnel, greeting, more, refuse_greeting
+from sandboxkit.errors import (
+    EgressDeniedError,
+    EgressError,
+    EgressTimeoutError,
+    EgressUnreachableError,
+    SecretScopeError,
+    UrlError,
+)
+from sandboxkit.guard import Verdict, canonical_host, canonical_url
+from sandboxkit.model import HostPattern
+from sandboxkit.secrets import SecretRegistry
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    import h11
+    from anyio.abc import ByteStream
+
+    from sandboxkit.egress._gate import Gate
+    from sandboxkit.egress._injection import Veil
+    from sandboxkit.egress._interception import Interception
+    from sandboxkit.egress._record import ProxyLimits, Record
+    from sandboxkit.guard import Url
+
+__all__ = ["Intercepted", "Interceptor"]
+
+_GOODBYE_S = 1.0
+
+
+@final
+class Interceptor:
+    """
+    What the tunnels of a proxy that looks inside share.
+
+    Args:
+        interception: What the caller asked for.
+    """
+
+    def __init__(self, interception: Interception) -> None:
+        from sandboxkit.egress._authority import Authority
+
+        self.authority = Authority(interception.valid_s)
+        self.injector = Injector(interception.secrets or SecretRegistry(), interception.injections)
+        self.roots = interception.ssl_context or system_roots()
+        self._sockets = tuple(map(HostPattern.parse, interception.websocket_hosts))
+
+    def tunnel(self, gate: Gate, host: str, port: int, *, limits: ProxyLimits, record: Record) -> Intercepted:
+        """
+        A tunnel of which nothing was opened yet.
+        """
+        return Intercepted(self, gate, host, port, limits=limits, record=record)
+
+    def allows_websocket(self, url: Url) -> bool:
+        """
+        Whether a request may become a connection into which nobody looks.
+        """
+        return any(known.matches(url.host, scheme=url.scheme, port=url.port) for known in self._sockets)
+
+
+@final
+class Intercepted:
+    """
+    A tunnel in which the proxy is the host. The real one is connected for each request.
+    """
+
+    def __init__(
+        self, interceptor: Interceptor, gate: Gate, host: str, port: int, *, limits: ProxyLimits, record: Record
+    ) -> None:
+        self._interceptor = interceptor
+        self._gate = gate
+        self._host = host
+        self._port = port
+        self._limits = limits
+        self._record = record
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, where: TracebackType | None
+    ) -> None:
+        return
+
+    async def carry(self, client: Unread) -> None:
+        """
+        Serves what the client asks for in the tunnel. The client speaks first.
+
+        What is no TLS is carried as it would be without interception: by rules that allow
+        the host whatever is said to it.
+
+        Raises:
+            EgressDeniedError: The client asks for another name than that of the tunnel, or
+                speaks no TLS and no rule allows that.
+            TunnelEndedError: The client did not accept our certificate, or a bound was reached.
+        """
+        data, hello = b"", None
+        with anyio.move_on_after(self._limits.header_timeout):
+            data, hello = await greeting(client, self._limits.header_timeout)
+        if not data or hello is None:
+            raise TunnelEndedError(f"the client said nothing within {self._limits.header_timeout:g} s")
+        client.put_back(data)
+        if hello.state is not HelloState.TLS:
+            await self._unseen(client)
+            return
+        if hello.server_name is not None and _name(hello.server_name) != self._host:
+            shown = ascii(hello.server_name)[1:-1][:253]
+            verdict = Verdict.deny(f"it asks for the TLS name {shown} in a tunnel to {self._host}", code="name")
+            await refuse_greeting(client, hello, verdict, self._record)
+        await self._seen(client)
+
+    async def _unseen(self, client: Unread) -> None:
+        connection, must_be_tls = await self._gate.open_tunnel(self._host, self._port, self._record)
+        tunnel = Tunnel(
+            connection,
+            self._gate.policy,
+            self._host,
+            self._port,
+            must_be_tls=must_be_tls,
+            limits=self._limits,
+            record=self._record,
+        )
+        async with tunnel:
+            await tunnel.carry(client)
+
+    async def _seen(self, client: Unread) -> None:
+        context = self._interceptor.authority.context(self._host)
+        try:
+            with anyio.fail_after(self._limits.header_timeout):
+                inside = await TLSStream.wrap(client, server_side=True, ssl_context=context, standard_compatible=False)
+        except (ssl.SSLError, anyio.BrokenResourceError, anyio.EndOfStream, TimeoutError):
+            raise TunnelEndedError(
+                "the client ended the TLS handshake: it must trust the certificate of EgressProxy.trust()"
+            ) from None
+        server = Server(Unread(inside), self._limits)
+        for _ in range(self._limits.requests):
+            request = await server.request()
+            if request is None or not await self._one(server, request):
+                break
+        with anyio.move_on_after(_GOODBYE_S):
+            await inside.unwrap()
+
+    async def _one(self, server: Server, request: h11.Request) -> bool:
+        """
+        One request and its answer. Returns whether the client may send another.
+        """
+        method = request.method.decode("ascii")
+        destination = f"https://{self._record.destination}/"
+        with self._gate.recording("https", destination, method) as record:
+            try:
+                url = self._url(request)
+                record.destination = url.origin + url.path
+                await self._gate.approve_request(url, method, record)
+                veil = self._interceptor.injector.veil(url, method)
+                upgrades = self._upgrades(request, url, veil)
+                upstream = await self._connected(url, record)
+            except (EgressError, UrlError, SecretScopeError) as exc:
+                await server.refuse(status_of(exc), str(exc))
+                record.failed(exc)
+                return False
+            try:
+                exchange = Exchange(server, upstream, record, veil=veil, upgrades=upgrades)
+                again = await exchange.run(method, url, request.headers.raw_items())
+                if exchange.switched:
+                    await self._carry_socket(server, upstream, exchange, record)
+                return again
+            finally:
+                # The message was whole or is given up: there is no end of TLS to wait for.
+                with anyio.CancelScope(shield=True):
+                    await anyio.aclose_forcefully(upstream.transport_stream)
+
+    def _url(self, request: h11.Request) -> Url:
+        """
+        What is asked for, where everything that names the host names that of the tunnel.
+        """
+        target = request.target.decode("latin-1")
+        if not target.startswith("/"):
+            raise UrlError("'...'", "inside a tunnel a request names a path")
+        literal = f"[{self._host}]" if ":" in self._host else self._host
+        url = canonical_url(f"https://{literal}:{self._port}{target}")
+        for name, value in request.headers:
+            if name == b"host" and value.decode("latin-1").lower() not in (url.authority, f"{literal}:{self._port}"):
+                raise EgressDeniedError(url.origin, Verdict.deny("its Host field names another host", code="url"))
+        if request.method == b"TRACE":
+            raise EgressDeniedError(url.origin, Verdict.deny("TRACE repeats what was sent", code="url"))
+        return url
+
+    def _upgrades(self, request: h11.Request, url: Url, veil: Veil | None) -> bool:
+        """
+        Whether the request asks for a websocket; other upgrades are left out, as a server may.
+        """
+        asked = any(name == b"upgrade" and b"websocket" in value.lower() for name, value in request.headers)
+        if not asked:
+            return False
+        if veil is not None:
+            raise EgressDeniedError(
+                url.origin, Verdict.deny("nobody looks into a websocket, and the host gets secrets", code="rule")
+            )
+        if not self._interceptor.allows_websocket(url):
+            raise EgressDeniedError(
+                url.origin,
+                Verdict.deny(
+                    "nobody looks into a websocket; Interception.websocket_hosts lists where it may be", code="rule"
+                ),
+            )
+        return True
+
+    async def _connected(self, url: Url, record: Record) -> TLSStream:
+        """
+        The real host, verified by our roots.
+        """
+        connection = await self._gate.open_approved(url.host, url.port, record)
+        try:
+            with anyio.fail_after(self._limits.header_timeout):
+                return await TLSStream.wrap(
+                    connection.stream, hostname=url.host, ssl_context=self._interceptor.roots, standard_compatible=True
+                )
+        except TimeoutError:
+            problem: EgressError = EgressTimeoutError(url.origin, "the TLS handshake took too long")
+        except ssl.SSLCertVerificationError as exc:
+            problem = EgressUnreachableError(url.origin, f"its certificate is refused: {exc.verify_message}")
+        except (ssl.SSLError, anyio.BrokenResourceError, anyio.EndOfStream, OSError):
+            problem = EgressUnreachableError(url.origin, "the TLS handshake failed")
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await anyio.aclose_forcefully(connection.stream)
+            raise
+        await anyio.aclose_forcefully(connection.stream)
+        raise problem
+
+    async def _carry_socket(self, server: Server, upstream: ByteStream, exchange: Exchange, record: Record) -> None:
+        far = Unread(upstream)
+        for stream, data in zip((server.client, far), exchange.unread(), strict=True):
+            stream.put_back(data)
+        await relay(
+            server.client,
+            far,
+            record.traffic,
+            first=partial(more, server.client),
+            idle_timeout=self._limits.idle_timeout,
+            total_timeout=self._limits.total_timeout,
+            max_bytes=self._limits.tunnel_bytes,
+        )
+
+
+def _name(text: str) -> str | None:
+    try:
+        return canonical_host(text)
+    except ValueError:
+        return None
