@@ -14,6 +14,7 @@ import json
 import sys
 import time
 from ipaddress import ip_address
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 from sandboxkit import EgressPolicy, canonical_url
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 PLAIN = "https://www.example.com/a/b/c?x=1&y=2"
 URL = canonical_url(PLAIN)
 V4, V6 = ip_address("93.184.216.34"), ip_address("2606:4700:4700::1111")
+FRESH_V4 = cycle([str(V4 + number) for number in range(5000)])
+FRESH_V6 = cycle([str(V6 + (number << 40)) for number in range(5000)])
+"""More of them than are remembered."""
 TEN_THOUSAND = EgressPolicy(allow_hosts=[f"h{number}.example" for number in range(10_000)])
 
 ROWS: dict[str, tuple[Callable[[], object], float | None]] = {
@@ -34,6 +38,8 @@ ROWS: dict[str, tuple[Callable[[], object], float | None]] = {
     "canonical_url, beyond ASCII": (lambda: canonical_url("https://münchen.example/"), None),
     "classify, IPv4 parsed": (lambda: classify(V4), 3.0),
     "classify, IPv6 parsed": (lambda: classify(V6), 3.0),
+    "classify, IPv4 text at first look": (lambda: classify(next(FRESH_V4)), 3.0),
+    "classify, IPv6 text at first look": (lambda: classify(next(FRESH_V6)), 3.0),
     "classify, IPv4 text seen before": (lambda: classify("93.184.216.34"), 3.0),
     "classify, IPv6 text seen before": (lambda: classify("2606:4700:4700::1111"), 3.0),
     "decide, 10,000 rules": (lambda: TEN_THOUSAND.decide(URL), None),

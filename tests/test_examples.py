@@ -68,6 +68,19 @@ SHOWN = {
         "http://evil.example:PORT/: sandboxkit: http://evil.example:PORT/: refused: no rule allows it",
         "recorded: deny, no rule allows it, dialed None",
     ],
+    "listed_hosts.py": [
+        "good.example: hello",
+        "evil.example: sandboxkit: http://evil.example:PORT/: refused: no rule allows it",
+        'to allow it: network.allow_hosts = ["evil.example:PORT"]',
+        "asked: may python3 reach asked.example:PORT?",
+        "asked.example: sandboxkit: http://asked.example:PORT/: refused: a rule asks about asked.example",
+        "past the proxy: Connection refused",
+    ],
+    "inject_secret.py": [
+        "server got:  Authorization: Bearer s3cr3t-42\nprogram got: you sent: Authorization: Bearer ⟦API_KEY⟧",
+        "server got:  Authorization: Bearer <API_KEY>\nprogram got: you sent: Authorization: Bearer <API_KEY>",
+        "program got: sandboxkit: https://api.example:PORT/v2: refused: no rule allows it",
+    ],
     "custom_rules/show.py": ["sandbox -> ask", "ask -> deny", "deny -> deny", "make test: in a box"],
 }
 

@@ -13,7 +13,7 @@ import sandboxkit.router._router as room
 from sandboxkit.approval import CallbackApprover, GrantStore, RememberingApprover
 from sandboxkit.audit import MemoryAudit
 from sandboxkit.errors import ApprovalError
-from sandboxkit.model import ApprovalReply, ApprovalRequest, Limits, PolicyAction, SandboxSpec
+from sandboxkit.model import ApprovalReply, ApprovalRequest, Limits, NetworkPolicy, PolicyAction, SandboxSpec
 from sandboxkit.policy import ExecPolicy
 from sandboxkit.router import AutoSandboxRouter
 
@@ -180,3 +180,30 @@ async def test_no_box_writes_what_other_applications_remember(work: Path, monkey
     plain = AutoSandboxRouter(policy=ExecPolicy.empty(PolicyAction.SANDBOX))
     result = (await plain.route("touch beside; touch state/grants.json || echo no", cwd=work)).result
     assert (result.text(), (work / "beside").exists()) == ("no\n", True)
+
+
+@pytest.mark.parametrize("answer", [True, False])
+async def test_a_connection_that_a_spec_asks_about_is_put_to_the_approver(answer: bool) -> None:
+    pytest.importorskip("h11", reason="the proxy is the extra egress")
+    asked: list[ApprovalRequest] = []
+
+    def decide(request: ApprovalRequest) -> ApprovalReply:
+        asked.append(request)
+        return ApprovalReply(approved=answer)
+
+    # A reserved name: what is approved is asked of no name service, and refused by its address.
+    spec = SandboxSpec.isolated(network=NetworkPolicy(ask_hosts=("127.0.0.3",), permit_networks=("127.0.0.3/32",)))
+    asking = AutoSandboxRouter(policy=ExecPolicy.empty(), approver=CallbackApprover(decide))
+    result = (await asking.route("curl -sS --noproxy no http://127.0.0.3:8099/x", spec=spec)).result
+    (request,) = asked
+    assert request.action is not None
+    assert request.action.words == ("network.connect", "GET http://127.0.0.3:8099/x", "by curl")
+    assert request.offer.remember == ("once",)
+    assert "asks about 127.0.0.3" in request.evaluation.reason
+    assert [found.kind for found in result.violations] == ([] if answer else ["egress"])
+    assert ("none of its 1 addresses answered" in result.text()) is answer
+    assert (
+        await AutoSandboxRouter(policy=ExecPolicy.empty()).route(
+            "curl -sS --noproxy no http://127.0.0.3:8099/x", spec=spec
+        )
+    ).result.violations

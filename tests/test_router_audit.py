@@ -14,7 +14,7 @@ import pytest
 
 from sandboxkit.audit import JsonlAudit, MemoryAudit, verify
 from sandboxkit.errors import AuditError, CommandDeniedError, NoBackendError, SpecError
-from sandboxkit.model import AuditEvent, EnvironmentPolicy, FilesystemPolicy, SandboxSpec
+from sandboxkit.model import AuditEvent, EnvironmentPolicy, FilesystemPolicy, NetworkPolicy, SandboxSpec
 from sandboxkit.policy import ExecPolicy
 from sandboxkit.router import AutoSandboxRouter
 from sandboxkit.secrets import SecretRegistry
@@ -267,3 +267,43 @@ async def test_without_a_backend_the_refusal_is_recorded(tmp_path: Path) -> None
     (event,) = sink.events()
     assert event.fields["outcome"] == "refused"
     assert event.fields["error"].startswith("NoBackendError")
+
+
+async def test_connections_of_a_box_with_listed_hosts_are_recorded(tmp_path: Path) -> None:
+    pytest.importorskip("h11", reason="the proxy is the extra egress")
+    log, secrets = tmp_path / "audit.jsonl", SecretRegistry({"DB": "hunter2-hunter2"})
+    spec = SandboxSpec.isolated(network=NetworkPolicy(mode="listed"))
+    router = AutoSandboxRouter(policy=ExecPolicy.empty(), audit=JsonlAudit(log, secrets=secrets))
+    await router.route("curl -sS http://a.example/hunter2-hunter2", spec=spec)
+    first, second, third = lines(log)
+    assert [record["kind"] for record in (first, second, third)] == ["decided", "egress", "finished"]
+    assert len({record["run_id"] for record in (first, second, third)}) == 1
+    assert (second["action"], second["code"], second["protocol"]) == ("deny", "default", "http")
+    assert "hunter2" not in json.dumps(second)
+    assert "destination" in second["masked"]
+    assert third["connections"] == 1
+    assert verify(log) == 3
+
+
+async def test_of_many_connections_the_first_are_recorded_and_all_are_counted() -> None:
+    pytest.importorskip("h11", reason="the proxy is the extra egress")
+    audit = MemoryAudit()
+    spec = SandboxSpec.isolated(network=NetworkPolicy(mode="listed"))
+    urls = " ".join(f"http://h{number}.example/" for number in range(230))
+    await AutoSandboxRouter(policy=ExecPolicy.empty(), audit=audit).route(f"curl -sS {urls}", spec=spec)
+    kinds = [event.kind for event in audit.events()]
+    assert kinds == ["decided", *["egress"] * 200, "finished"]
+    assert audit.events()[-1].fields["connections"] == 230
+
+
+async def test_a_connection_that_cannot_be_recorded_is_an_error_with_the_result() -> None:
+    pytest.importorskip("h11", reason="the proxy is the extra egress")
+    spec = SandboxSpec.isolated(network=NetworkPolicy(mode="listed"))
+    with pytest.raises(AuditError) as caught:
+        await AutoSandboxRouter(policy=ExecPolicy.empty(), audit=Sink("egress")).route(
+            "curl -sS http://a.example/", spec=spec
+        )
+    assert caught.value.result is not None
+    await AutoSandboxRouter(policy=ExecPolicy.empty(), audit=Sink("egress"), audit_required=False).route(
+        "curl -sS http://a.example/", spec=spec
+    )

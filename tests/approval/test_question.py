@@ -112,6 +112,16 @@ def test_what_a_box_lets_through_is_said() -> None:
     assert "may write  nothing of the host" in text
 
 
+def test_listed_hosts_are_named() -> None:
+    network = NetworkPolicy(
+        allow_hosts=("packages.example.org",), ask_hosts=("*.example.com",), deny_hosts=("a.example.com",)
+    )
+    text = shown(replace(REQUEST, spec=SandboxSpec(network=network)))
+    assert "network    only packages.example.org, *.example.com (asks again)" in text
+    nothing = SandboxSpec(network=NetworkPolicy(mode="listed"))
+    assert "network    only a proxy that lets nothing through" in shown(replace(REQUEST, spec=nothing))
+
+
 def test_words_are_shown_as_a_shell_would_need_them() -> None:
     grant = replace(GRANT, command=("rm", "a b", "", "'"))
     assert """    rm 'a b' '' ''"'"''""" in shown(replace(REQUEST, offer=replace(ALL, grant=grant)))

@@ -179,6 +179,13 @@ def test_where_the_network_is_on_no_line_helps() -> None:
     assert violation(refused("connect", address="192.0.2.1:80"), (), ground(spec)).spec_line is None
 
 
+def test_past_the_proxy_no_line_helps() -> None:
+    spec = SPEC.model_copy(update={"network": NetworkPolicy(allow_hosts=("packages.example.org",))})
+    found = violation(refused("connect", address="192.0.2.1:80"), (), ground(spec))
+    assert found.spec_line is None
+    assert "does not ask the box's proxy" in found.detail
+
+
 NUMBERS = {call.name: call.number for call in calls("x86_64")}
 NEWUSER = 0x10000000
 

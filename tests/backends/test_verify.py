@@ -15,9 +15,12 @@ import anyio
 import pytest
 from tests.backends.raw_bwrap import BOLD, RawBox, RawBwrap, only
 
-from sandboxkit.backends import VERIFIED, Sandbox, Verification, _verify, attack
-from sandboxkit.errors import SetupError
-from sandboxkit.model import Control, Grade, SandboxSpec
+from sandboxkit.backends import VERIFIED, Sandbox, SandboxRegistry, Verification, _verify, attack
+from sandboxkit.backends._verify import attack_listed
+from sandboxkit.backends.bubblewrap import BubblewrapBackend
+from sandboxkit.errors import EnforcementError, SetupError
+from sandboxkit.guard import EgressPolicy
+from sandboxkit.model import Control, Grade, NetworkPolicy, SandboxSpec
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -254,3 +257,56 @@ async def test_the_built_in_backend_holds(monkeypatch: pytest.MonkeyPatch) -> No
     found = await attack(backend)
     assert found.failure == ""
     assert lowered(found) == {}
+
+
+# -- a network of listed hosts --------------------------------------------------------
+
+
+async def listed(backend: RawBwrap | BubblewrapBackend) -> tuple[Grade, str]:
+    found = await attack_listed(backend)
+    (finding,) = found.findings
+    assert (finding.control, found.failure) == (Control.NET_ALLOWLIST, "")
+    return finding.grade, finding.reason
+
+
+@pytest.mark.requires("bubblewrap")
+async def test_a_box_of_listed_hosts_is_believed() -> None:
+    pytest.importorskip("h11", reason="the proxy is the extra egress")
+    assert await listed(BubblewrapBackend()) == (
+        Grade.ENFORCED,
+        "only the listed server was reached, and only through the proxy",
+    )
+
+
+@pytest.mark.requires("bubblewrap")
+async def test_a_proxy_that_lets_everything_through_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("h11", reason="the proxy is the extra egress")
+    everything = EgressPolicy(permit_networks=["127.0.0.0/8"], permit_hosts=["localhost"])
+    monkeypatch.setattr(EgressPolicy, "of_network", lambda _network: everything)
+    assert await listed(BubblewrapBackend()) == (Grade.ABSENT, "the attack reached a server that is not listed")
+
+
+async def test_a_way_past_the_proxy_is_found() -> None:
+    grade, reason = await listed(RawBwrap(frozenset({"net"})))
+    assert (grade, reason) == (Grade.ABSENT, "the attack reached a server that is not listed")
+
+
+async def test_where_nothing_is_reached_nothing_is_proved() -> None:
+    grade, reason = await listed(RawBwrap())
+    assert grade is Grade.PARTIAL
+    assert "the listed server was not reached" in reason
+
+
+async def test_a_claim_that_nothing_proves_runs_no_such_spec() -> None:
+    registry = SandboxRegistry()
+    registry.register(RawBwrap())
+    spec = SandboxSpec.isolated(network=NetworkPolicy(allow_hosts=("example.org",)))
+    with pytest.raises(EnforcementError, match=r"net\.allowlist is partial, enforced is required"):
+        await registry.active(spec)
+    assert (await registry.active(SandboxSpec.isolated())).enforcement.grade(Control.NET_NONE) is Grade.ENFORCED
+
+
+async def test_a_box_that_raises_loses_the_list_and_nothing_else() -> None:
+    grade, reason = await listed(Broken())
+    assert grade is Grade.ABSENT
+    assert "could not be carried out" in reason

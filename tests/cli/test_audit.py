@@ -275,3 +275,15 @@ def test_a_large_log_takes_little_memory(cli: Cli, tmp_path: Path) -> None:
         timeout=50,
     )
     assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")
+
+
+def test_a_connection_is_shown_in_one_line(cli: Cli, tmp_path: Path) -> None:
+    sink = JsonlAudit(tmp_path / "log")
+    said = {"action": "deny", "destination": "http://a.example/\x1b[2J", "reason": "no rule allows it"}
+    sink.write(AuditEvent("egress", "run", 1_700_000_000.0, said))
+    sink.write(AuditEvent("finished", "run", 1_700_000_000.0, {"outcome": "finished"}))
+    done = cli("audit", "grep", "", "log", "--kind", "egress")
+    (line,) = done.stdout.decode().splitlines()
+    assert "egress deny http://a.example/" in line
+    assert "no rule allows it" in line
+    assert "\x1b" not in line

@@ -66,6 +66,28 @@ def test_doctor_warns_of_code_of_ours_in_the_working_directory(cli: Cli, tmp_pat
     assert any(sys.prefix in warning and "is what this program runs from" in warning for warning in found["warnings"])
 
 
+def test_doctor_warns_of_secrets_that_others_can_read(cli: Cli, tmp_path: Path) -> None:
+    texts = {
+        "token.toml": '[environment]\nset = { X = "ghp_' + "a1" * 18 + '" }\n',
+        "key.json": '{"api_key": "hunter2-prod"}',
+        "plain.toml": 'name = "x"\ntoken = "<TOKEN>"\npassword = "$PASSWORD"\n# secret = "not set"\n',
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o644)
+    paths = [str(tmp_path / name) for name in (*texts, "missing.toml")]
+    warnings = [text for text in record(cli("doctor", "--json", *paths))["warnings"] if str(tmp_path) in text]
+    assert [text.partition(str(tmp_path))[2] for text in warnings] == [
+        "/token.toml holds a secret (github-token) and has the mode 0644: chmod 0600 it",
+        "/key.json holds a secret (api_key) and has the mode 0644: chmod 0600 it",
+        "/missing.toml cannot be looked at: No such file or directory",
+    ]
+    assert "hunter2" not in str(warnings)
+    for name in texts:
+        (tmp_path / name).chmod(0o600)
+    assert str(tmp_path) not in str(record(cli("doctor", "--json", *paths[:3]))["warnings"])
+
+
 def test_backends_are_listed_by_priority(cli: Cli) -> None:
     found = record(cli("backends", "--json"))["backends"]
     assert [backend["priority"] for backend in found] == sorted(

@@ -473,3 +473,35 @@ def test_a_log_that_goes_away_meanwhile_hides_no_output(cli: Cli, tmp_path: Path
         place.rename(tmp_path / "elsewhere")
         out, error = process.communicate()
     assert (process.returncode, out, b"create the directory" in error) == (125, b"ran\n", True), error
+
+
+def test_hosts_are_listed_one_by_one(cli: Cli, tmp_path: Path) -> None:
+    pytest.importorskip("h11", reason="the proxy is the extra egress")
+    (tmp_path / "fetch.py").write_text(
+        "import urllib.request as u\ntry: u.urlopen('http://c.example/')\nexcept u.HTTPError as e: print(e.read().decode())\n"
+    )
+    hosts = ("--allow-host", "a.example", "--allow-host", "*.b.example:443")
+    done = cli("run", *hosts, "--", "python3", "fetch.py")
+    assert b"no rule allows it" in done.stdout
+    assert b"refused egress: http://c.example/: GET by http was refused to python3" in done.stderr
+    assert b'to allow it: network.allow_hosts = ["c.example:80"]' in done.stderr
+
+
+def test_listed_hosts_of_a_spec_file_stay_beside_those_of_the_command_line(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "box.toml").write_text('network.allow_hosts = ["file.example"]\nnetwork.deny_hosts = ["c.example"]\n')
+    done = cli("explain", "--json", "--spec", "box.toml", "--allow-host", "line.example", "--", "true")
+    network = record(done)["spec"]["network"]
+    assert (network["mode"], network["allow_hosts"]) == ("listed", ["file.example", "line.example"])
+    assert network["deny_hosts"] == ["c.example"]
+
+
+@pytest.mark.parametrize("mode", ["none", "host"])
+def test_a_list_needs_a_network_of_lists(cli: Cli, mode: str) -> None:
+    done = cli("run", "--network", mode, "--allow-host", "a.example", "--", "true")
+    assert b"has no list of hosts" in done.stderr
+    assert done.returncode != 0
+
+
+def test_a_host_that_is_none_is_said(cli: Cli) -> None:
+    done = cli("run", "--allow-host", "a b", "--", "true")
+    assert b"allow_hosts[0]" in done.stderr

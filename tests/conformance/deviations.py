@@ -38,6 +38,8 @@ _ROOT_IS_ROOT = (
 )
 _UNCOUNTED = "the kernel does not count the processes of root against RLIMIT_NPROC: limits.processes is absent"
 
+_LISTED: Final = ("listed_hosts_are_reached_and_no_others", "a_refused_host_is_reported")
+
 _LANDLOCK: Final[Mapping[str, str]] = {
     "the_default_spec_is_met": f"{_NO_PID_NAMESPACE}, and the default spec requires it enforced",
     # files
@@ -60,6 +62,9 @@ _LANDLOCK: Final[Mapping[str, str]] = {
     "datagrams_do_not_leave": f"they do not; but {_NO_SOCKETS}",
     "there_is_only_the_boxs_own_loopback": _NO_SOCKETS,
     "ordinary_sockets_are_made": _NO_SOCKETS,
+    **dict.fromkeys(
+        _LISTED, "Landlock knows ports and no hosts, and there is no network of its own: such a spec is refused"
+    ),
     "objects_of_system_v_are_not_listed_and_can_be_made": _NO_IPC,
     "keys_of_the_host_are_not_listed": "/proc is the host's: it lists the names of the user's keys; no call of the box "
     "can read or use one",
@@ -131,6 +136,7 @@ _LANDLOCK_USER: Final[Mapping[str, str]] = {
 _AS_BOUND = "an engine binds a directory as it is, so root's own take root: process.isolation is partial"
 
 _DOCKER: Final[Mapping[str, str]] = {
+    **dict.fromkeys(_LISTED, "no listener of a container is handed out in this version: such a spec is refused"),
     "the_run_directory_is_empty": "/run is; of /sys the names at the top are seen, and nothing in them but the container's own "
     "control groups, which its supervisor reads",
     "the_device_directory_is_small": "it also has /dev/mqueue, the container's own, which the engine mounts always",

@@ -71,6 +71,9 @@ async def secure(
         length = [line for line in request.lower().split(b"\r\n") if line.startswith(b"content-length:")]
         if length:
             request += await exactly(tls, int(length[0].split(b":")[1]))
+        elif b"transfer-encoding: chunked" in request.lower():
+            while not request.endswith(b"0\r\n\r\n"):  # a server may answer before the body is whole; this one waits
+                request += await tls.receive()
         asked.append(request)
         await tls.send(answer if isinstance(answer, bytes) else answer(request))
         await tls.aclose()

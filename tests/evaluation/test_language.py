@@ -4,6 +4,7 @@ What the language of snippets has, and what it refuses.
 
 from __future__ import annotations
 
+import collections.abc
 import datetime
 import decimal
 import enum
@@ -18,6 +19,8 @@ import pytest
 import sandboxkit as sk
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sandboxkit.evaluation import SafeEvaluator
 
 DAY = datetime.date(2026, 1, 31)
@@ -454,3 +457,33 @@ def test_one_evaluation_leaves_nothing_for_the_next(reusing: SafeEvaluator) -> N
     assert reusing.evaluate("len('ab')") == 2
     with pytest.raises(sk.SafeEvalError, match="NameError"):
         reusing.evaluate("left")
+
+
+class Lying(dict[str, int]):
+    __class__ = int  # type: ignore[assignment]  # what it is there for
+
+
+class Broken(collections.abc.Mapping[str, int]):
+    def __getitem__(self, key: str) -> int:
+        raise RuntimeError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter("a")
+
+    def __len__(self) -> int:
+        return 1
+
+
+def test_a_value_is_taken_for_what_it_is_and_not_for_what_it_says(reusing: SafeEvaluator) -> None:
+    assert reusing.evaluate("x['a']", {"x": Lying(a=1)}) == 1
+    assert reusing.evaluate("f()['a']", {"f": lambda: Lying(a=1)}) == 1
+    with pytest.raises(sk.SafeEvalForbiddenError, match=r"a Broken that cannot be read \(RuntimeError\)"):
+        reusing.evaluate("x", {"x": Broken()})
+
+
+def test_a_function_changes_a_name_of_the_one_around_it(reusing: SafeEvaluator) -> None:
+    code = "def f():\n    count = 0\n    def g():\n        nonlocal count\n        count += 1\n        return count\n    return g\n"
+    assert reusing.evaluate(f"{code}g = f()\nresult = [g(), g()]", mode="exec") == [1, 2]
+    for name in ("_getattr_", "__builtins__"):
+        with pytest.raises(sk.SafeEvalForbiddenError, match="nonlocal"):
+            reusing.evaluate(code.replace("nonlocal count", f"nonlocal {name}"), mode="exec")

@@ -24,6 +24,8 @@ from sandboxkit.evaluation import SafeEvaluator, _workers
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sandboxkit.evaluation._evaluator import Isolation
+
 LATE = 0.5
 CONFINED = ["worker", "reuse"]
 ENDLESS = {
@@ -309,8 +311,9 @@ def test_no_descriptor_and_no_process_is_left(evaluator: SafeEvaluator) -> None:
     assert workers() == []
 
 
-def test_threads_share_what_workers_are_forked_from(evaluator: SafeEvaluator) -> None:
-    patient = SafeEvaluator(isolation=evaluator._isolation, timeout=30)
+@pytest.mark.parametrize("isolation", ["worker", "reuse"])
+def test_threads_share_what_workers_are_forked_from(isolation: Isolation) -> None:
+    patient = SafeEvaluator(isolation=isolation, timeout=30)
     with patient, ThreadPoolExecutor(16) as pool:
         assert list(pool.map(lambda n: patient.evaluate("n * 2", {"n": n}), range(100))) == [n * 2 for n in range(100)]
 

@@ -8,8 +8,11 @@ import ipaddress
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sandboxkit.guard import DENIED_IPV4, DENIED_IPV6, METADATA, classify
+from sandboxkit.guard._address import _parsed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,3 +132,19 @@ def test_nat64_is_judged_by_what_stands_behind_it() -> None:
     assert classify("64:ff9b::808:808", nat64=True).allowed
     assert not classify("64:ff9b::808:808").allowed
     assert not classify("64:ff9b::7f00:1", nat64=True).allowed
+
+
+@given(
+    st.one_of(
+        st.from_regex(r"[0-9a-fA-F:.%_ +x]{2,40}", fullmatch=True),
+        st.lists(st.from_regex(r"[0-9a-fA-F]{0,5}", fullmatch=True), min_size=1, max_size=10).map(":".join),
+        st.ip_addresses(v=6).map(str),
+        st.ip_addresses(v=6).map(lambda address: address.exploded.upper()),
+    )
+)
+def test_addresses_are_read_as_by_the_standard_library(text: str) -> None:
+    try:
+        expected: object = ipaddress.IPv6Address(text) if ":" in text else ipaddress.IPv4Address(text)
+    except ValueError:
+        expected = None
+    assert _parsed.__wrapped__(text) == expected

@@ -261,3 +261,47 @@ def test_many_rules_cost_no_more_than_a_few() -> None:
     policy = EgressPolicy(allow_hosts=[f"h{number}.example" for number in range(10_000)])
     assert decide(policy, "https://h9999.example/").allowed
     assert len(policy._index._near("h9999.example")) == 1
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "a/../b",
+        "a/%2e%2e/b",
+        "a/%2E%2E%2fb",
+        "a/..%2fb",
+        "a/..%5Cb",
+        "a/%252e%252e%252fb",
+        "a/..",
+        "?file=../../x",
+        "..;/../b",
+    ],
+)
+def test_dot_segments_are_refused_where_an_operator_wants_that(tail: str) -> None:
+    url = canonical_url(f"https://a.example/{tail}")
+    assert EgressPolicy().decide(url).allowed
+    refused = EgressPolicy(deny_path_traversal=True).decide(url)
+    assert (refused.action, refused.code, refused.setting) == ("deny", "url", "deny_path_traversal")
+
+
+@pytest.mark.parametrize("tail", ["", "a..b/c", "a/...", "v1.0/x", "?q=a..b", "..a/b"])
+def test_other_dots_are_no_dot_segments(tail: str) -> None:
+    assert EgressPolicy(deny_path_traversal=True).decide(canonical_url(f"https://a.example/{tail}")).allowed
+
+
+@pytest.mark.parametrize(
+    "path", ["etc/passwd", "x/etc/passwd", "%65tc/passwd", "x%2Fetc%2Fpasswd", "x%252fetc%252fp", "x%5Cetc%5Cp"]
+)
+def test_texts_in_paths_are_refused_where_an_operator_wants_that(path: str) -> None:
+    url = canonical_url(f"https://a.example/{path}")
+    assert EgressPolicy().decide(url).allowed
+    refused = EgressPolicy(deny_paths=["/etc/", "/proc/"]).decide(url)
+    assert (refused.action, refused.reason, refused.setting) == ("deny", "deny_paths has /etc/", "deny_paths")
+    assert EgressPolicy(deny_paths=["/etc/"]).decide(canonical_url("https://a.example/fetch?x=/etc/")).allowed
+
+
+def test_how_a_url_was_written_is_no_part_of_it() -> None:
+    one, other = canonical_url("https://a.example/x/../y"), canonical_url("https://a.example/y")
+    assert one == other
+    assert hash(one) == hash(other)
+    assert "raw" not in repr(one)

@@ -147,3 +147,23 @@ async def test_wrong_arguments_are_said(area: Path) -> None:
         await sk.learn_spec("true", approver=Answers(), cwd=area, max_runs=0)
     with pytest.raises(sk.SpecError, match="does not exist; create it first"):
         await sk.learn_spec("true", approver=Answers(), cwd=area / "missing")
+
+
+async def test_hosts_that_were_refused_are_proposed_where_the_base_lists_hosts(area: Path) -> None:
+    pytest.importorskip("h11", reason="the proxy is the extra egress")
+    script = "curl -sf http://127.0.0.4:8099/ --noproxy no; curl -sf http://learned.example/; exit 1"
+    base = sk.SandboxSpec.read_only(area / "work", network=sk.NetworkPolicy(mode="listed"))
+    answers = Answers(yes=False)
+    lesson = await sk.learn_spec(["sh", "-c", script], approver=answers, base=base, cwd=area / "work")
+    assert answers.asked == ['network.allow_hosts = ["learned.example:80"]']
+    assert list(lesson.declined) == answers.asked
+    assert [found.target for found in lesson.open if found.kind == "egress"] == ["http://127.0.0.4:8099/"]
+    widened = sk.SandboxSpec.from_dict({"network": {"mode": "listed", "allow_hosts": ["learned.example:80"]}})
+    assert widened.network.allow_hosts == ("learned.example:80",)
+
+
+async def test_without_a_list_no_host_is_proposed(area: Path) -> None:
+    answers = Answers()
+    lesson = await sk.learn_spec(["curl", "-sf", "http://learned.example/"], approver=answers, cwd=area / "work")
+    assert not [line for line in answers.asked if "network" in line]
+    assert lesson.spec.network.mode == "none"

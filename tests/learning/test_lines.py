@@ -40,9 +40,11 @@ def test_a_switch_is_set_and_nothing_else_changes() -> None:
     [
         (None, False),
         ('network.mode = "host"', False),
+        ('network.allow_hosts = ["packages.example.org:443"]', True),
+        ('network.permit_networks = ["10.0.0.0/8"]', False),
         ('filesystem.read = ["/network"]', True),
         ("process.allow_nested_userns = true", True),
     ],
 )
-def test_the_network_is_never_proposed(line: str | None, expected: bool) -> None:
+def test_the_whole_network_is_never_proposed(line: str | None, expected: bool) -> None:
     assert is_proposed(sk.Violation("read", "/x", "why", spec_line=line)) is expected

@@ -4,6 +4,7 @@ Decisions that are remembered are those that would be made again.
 
 from __future__ import annotations
 
+import gc
 import threading
 
 import pytest
@@ -115,3 +116,34 @@ def test_threads_share_it() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_the_oldest_decision_makes_room() -> None:
+    policy = ExecPolicy.default()
+    made = [policy.evaluate(f"ls {number}", context=HERE) for number in range(513)]
+    assert policy.evaluate("ls 1", context=HERE) is made[1]
+    assert policy.evaluate("ls 512", context=HERE) is made[512]
+    again = policy.evaluate("ls 0", context=HERE)
+    assert again == made[0]
+    assert again is not made[0]
+
+
+def test_reading_leaves_nothing_to_the_garbage_collector() -> None:
+    policy = ExecPolicy.default()
+    texts = [
+        "for x in a; do ls $x; done",
+        "echo $(ls `pwd`)",
+        'echo "open',
+        "a=(1); unset 'a[$(ls)]'",
+        "sh -c 'ls; ls'",
+    ]
+    for text in texts:
+        policy.evaluate(text, context=HERE)  # loads what is loaded once
+    gc.collect()
+    gc.disable()
+    try:
+        for text in texts:
+            policy.evaluate(f"{text} # again", context=HERE)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

@@ -42,6 +42,7 @@ def _plain(host: str | None) -> str:
 @example("http://a\u10a0.example/")
 @example("http://\u212b.example/")
 @example("http://xn--a\u1e9e.example/")
+@example("http://\u05d0\u0874/")
 def test_where_readers_disagree_about_the_host_ours_refuses(text: str) -> None:
     try:
         url = canonical_url(text)

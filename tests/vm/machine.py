@@ -30,6 +30,8 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
+import tomllib
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -118,8 +120,6 @@ def test_requirements() -> list[str]:
     """
     What the tests need besides the package, which is imported from the checkout.
     """
-    import tomllib  # here, so that running needs no newer Python than the system's
-
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"]
     rows = [*project["project"]["dependencies"], *project["dependency-groups"]["test"]]
@@ -237,22 +237,20 @@ def run(directory: Path, command: str, *, kernel: str, user: str, before: str, t
 
 def follow(process: subprocess.Popen[bytes], timeout: float) -> int | None:
     """
-    Prints what the machine says; the exit code it names, or None.
+    Prints what the machine says, as it comes; the exit code it names, or None.
     """
-    import threading  # for the one clock that runs beside
-
     clock = threading.Timer(timeout, process.kill)
+    clock.daemon = True
     clock.start()
-    code = None
+    last = b""
     assert process.stdout is not None
-    for raw in process.stdout:
-        line = raw.decode(errors="replace").rstrip("\r\n")
-        if found := re.fullmatch(rf"{EXIT} (\d+)", line):
-            code = int(found[1])
-        else:
-            print(line, flush=True)
+    while chunk := os.read(process.stdout.fileno(), 65536):
+        sys.stdout.buffer.write(chunk)
+        sys.stdout.buffer.flush()
+        last = (last + chunk)[-1000:]
     clock.cancel()
-    return code
+    found = re.search(rf"^{EXIT} (\d+)", last.decode(errors="replace"), re.MULTILINE)
+    return int(found[1]) if found else None
 
 
 def load(cargo: Path, texts: dict[str, str]) -> None:

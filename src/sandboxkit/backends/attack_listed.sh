@@ -21,8 +21,9 @@ ask() {
 }
 
 # Past the proxy, then through it by every way of asking.
-echo "direct=$(ask "127.0.0.1:$unlisted" x)"
-echo "directed=$(ask "127.0.0.1:$listed" x)"
+for port in "$unlisted" "$listed"; do
+    LC_ALL=C timeout 5 bash --noprofile --norc -c 'exec 3<>"/dev/tcp/127.0.0.1/$0"' "$port" 2>/dev/null && echo direct=made
+done
 if [ -n "$proxy" ]; then
     echo "refused=$(ask "$proxy" "CONNECT 127.0.0.1:$unlisted HTTP/1.1\r\nHost: 127.0.0.1:$listed\r\n\r\n")"
     echo "refused=$(ask "$proxy" "GET http://127.0.0.1:$unlisted/ HTTP/1.1\r\nHost: 127.0.0.1:$listed\r\n\r\n")"

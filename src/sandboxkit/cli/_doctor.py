@@ -12,7 +12,7 @@ import anyio
 
 from sandboxkit.backends import SandboxRegistry, default_registry, list_sandbox_backends
 from sandboxkit.cli._exit import Exit
-from sandboxkit.cli._machine import machine, own_code_inside
+from sandboxkit.cli._machine import machine, open_secrets, own_code_inside
 from sandboxkit.cli._output import enforcement_table, printable, say, table
 from sandboxkit.errors import PluginError
 from sandboxkit.model import SandboxSpec
@@ -60,7 +60,7 @@ def _with_plugins(names: Sequence[str]) -> tuple[SandboxRegistry, dict[str, str]
     return registry, problems
 
 
-def doctor(_options: argparse.Namespace, report: Report) -> int:
+def doctor(options: argparse.Namespace, report: Report) -> int:
     """
     Prints what the machine has and what each backend makes of it, with remedies. It ends
     with 0 where some backend keeps what a default spec requires, else with 1: a program
@@ -68,7 +68,7 @@ def doctor(_options: argparse.Namespace, report: Report) -> int:
     """
     default_registry().forget()  # whoever asks wants to know how it is now
     features, found = machine(), anyio.run(list_sandbox_backends)
-    warnings = _warnings(found)
+    warnings = [*_warnings(found), *filter(None, map(open_secrets, options.files))]
     chosen = next((status.name for status in found if status.available and not status.missing), None)
     code = Exit.FOUND_WANTING if chosen is None else Exit.DONE
     if not report.is_json:

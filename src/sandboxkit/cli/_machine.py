@@ -13,10 +13,13 @@ from pathlib import Path
 
 from sandboxkit.backends._cgroups import cgroups
 from sandboxkit.model import is_inside
+from sandboxkit.secrets import secret_in
 
-__all__ = ["Feature", "machine", "own_code_inside"]
+__all__ = ["Feature", "machine", "open_secrets", "own_code_inside"]
 
 _ALL_IDS = ["0", "0", "4294967295"]
+_LARGEST = 1 << 20
+"""Characters of a configuration file that are read."""
 _OLDEST = (5, 12)
 """The first kernel with id-mapped mounts, by which a root caller lends an unprivileged uid."""
 
@@ -55,6 +58,26 @@ def own_code_inside(directory: str) -> tuple[str, ...]:
     """
     ours = {os.path.realpath(path) for path in (sys.prefix, sys.executable, str(Path(__file__).parent.parent))}
     return tuple(sorted(path for path in ours if is_inside(path, os.path.realpath(directory))))
+
+
+def open_secrets(path: str) -> str | None:
+    """
+    What is wrong with the configuration file at *path*: it holds a secret, and somebody
+    else than its owner may read or write it.
+    """
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            found, text = os.fstat(file.fileno()), file.read(_LARGEST)
+    except OSError as exc:
+        return f"{path} cannot be looked at: {exc.strerror}"
+    kind = secret_in(text)
+    if kind is None or sys.platform == "win32":
+        return None
+    if found.st_mode & 0o077:
+        return f"{path} holds a secret ({kind}) and has the mode {found.st_mode & 0o777:04o}: chmod 0600 it"
+    if found.st_uid not in (os.geteuid(), 0):
+        return f"{path} holds a secret ({kind}) and belongs to another user (uid {found.st_uid}): chown it"
+    return None
 
 
 def _read(path: str) -> str | None:

@@ -47,7 +47,10 @@ def parser() -> Parser:
     add_audit_arguments(verbs)
     add_grant_arguments(verbs)
     add_eval_arguments(verbs)
-    verbs.add("doctor", "look at this machine, with remedies", _DOCTOR)
+    doctor = verbs.add("doctor", "look at this machine, with remedies", _DOCTOR, takes="[FILE ...]")
+    doctor.add_argument(
+        "files", metavar="FILE", nargs="*", help="a configuration file: warns where it holds secrets others can read"
+    )
     backends = verbs.add("backends", "list the backends", _BACKENDS)
     backends.add_argument(
         "--allow",

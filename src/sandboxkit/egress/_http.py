@@ -133,8 +133,8 @@ def _reason(status: int) -> bytes:
 
 
 def status_of(exc: Exception) -> int:
-    if isinstance(exc, UrlError):
-        return 400
+    if isinstance(exc, UrlError | h11.RemoteProtocolError):
+        return 400  # the latter of a body: what servers say that is malformed has an error of its own
     if isinstance(exc, PermissionError):
         return 403
     return 504 if isinstance(exc, EgressTimeoutError) else 502

@@ -105,7 +105,10 @@ def encoder(limit: int, exposed: Exposed) -> Encoder:
             return {"$own": _OWN_NAMES[id(value)]}
         if isinstance(value, types.ModuleType):
             return _module(value)
-        plain = _as_base(value)
+        try:
+            plain = _as_base(value)
+        except Exception as exc:  # noqa: BLE001 - a mapping's of the caller's; whoever uses it is told
+            return {"$refused": f"a {type(value).__name__} that cannot be read ({type(exc).__name__})"}
         if plain is value:
             what = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
             return {"$refused": f"{what} of the caller's"}
@@ -122,12 +125,12 @@ def _module(value: types.ModuleType) -> object:
 
 
 def _as_base(value: Any) -> object:
+    # By the type and not by isinstance, which believes what an object says of its class.
+    kind = type(value)
     for base, plain in _BASES.items():
-        if isinstance(value, base):
+        if issubclass(kind, base):
             return plain(value)
-    if isinstance(value, Mapping) and not isinstance(value, type):
-        return dict(value)
-    return value
+    return dict(value) if issubclass(kind, Mapping) else value
 
 
 # The base's own methods: a subclass may have others, which would run on its terms.

@@ -35,6 +35,7 @@ HINTS = {
     "ReferenceError": "hand it in by the context or functions=",
 }
 """By the name of an exception of a snippet's, what helps its author or whoever calls."""
+_RAISED = " raised "
 _OR_DEFAULT = "hand it in, or add | default(...) to the field"
 TEMPLATE_HINTS = dict.fromkeys(("AttributeError", "IndexError", "KeyError", "NameError", "ReferenceError"), _OR_DEFAULT)
 
@@ -199,7 +200,8 @@ class Dialogue:
         if kind == "syntax":
             return SafeEvalSyntaxError(clean(message["text"]), line, column, clean(message["source"]))
         if kind == "host":
-            return SafeEvalError("HostError", clean(message["text"]), line, HINTS["HostError"])
+            text = clean(message["text"])
+            return SafeEvalError("HostError", text, line, HINTS["HostError"] if _RAISED in text else "")
         found = clean(message["type"])
         hints = {**HINTS, **TEMPLATE_HINTS} if self.request["mode"] == "template" else HINTS
         return SafeEvalError(found, clean(message["text"]), line, hints.get(found, ""))
@@ -238,7 +240,7 @@ def _message(data: bytes) -> dict[str, Any]:
 
 def _raised(name: str, error: BaseException) -> dict[str, object]:
     # Its text may hold what the snippet is not to see.
-    return {"raised": f"{name} raised {type(error).__name__}"}
+    return {"raised": f"{name}{_RAISED}{type(error).__name__}"}
 
 
 def _nonsense(what: str) -> SafeEvalError:

@@ -44,7 +44,7 @@ def safe_eval(
         memory_bytes: What it may take.
         functions: Functions by name, besides those of *context*.
         language: `python`, or `javascript` with the extra `js`.
-        isolation: `worker`, `reuse` or `in-process`; see `SafeEvaluator`.
+        isolation: `worker`, `reuse`, `box` or `in-process`; see `SafeEvaluator`.
 
     Raises:
         SafeEvalError: See `SafeEvaluator.evaluate`.

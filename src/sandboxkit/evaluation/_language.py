@@ -452,6 +452,15 @@ class Policy(RestrictingNodeTransformer):
         """
         self.error(node, "a snippet has no globals of its own")
 
+    def visit_Nonlocal(self, node: ast.Nonlocal) -> ast.AST:
+        """
+        Names of a function around this one; the guards are not among them, and no snippet
+        can give a name that looks like theirs.
+        """
+        for name in node.names:
+            self.check_name(node, name)
+        return node
+
     def visit_Import(self, node: ast.Import | ast.ImportFrom) -> NoReturn:
         """
         No import.

@@ -5,6 +5,7 @@ Whether an address may be connected to. Pure.
 from __future__ import annotations
 
 import ipaddress
+import re
 from bisect import bisect_right
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
@@ -23,6 +24,7 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 _LOW = 0xFFFFFFFF
 _MAPPED, _TRANSLATED, _NAT64 = 0xFFFF, 0xFFFF0000, 0x0064FF9B << 64
 _ALLOWED = Verdict.allow("public address")
+_PLAIN_IPV6 = re.compile(r"[0-9A-Fa-f:]+")
 
 
 class _Table:
@@ -191,9 +193,28 @@ def _parsed(text: str) -> Address | None:
     The address that *text* writes. What it writes never changes, so this may be remembered.
     """
     try:
-        return ipaddress.IPv6Address(text) if ":" in text else ipaddress.IPv4Address(text)
+        if ":" not in text:
+            return ipaddress.IPv4Address(text)
+        value = _groups(text) if _PLAIN_IPV6.fullmatch(text) else None
+        return ipaddress.IPv6Address(text if value is None else value)
     except ValueError:
         return None
+
+
+def _groups(text: str) -> int | None:
+    """
+    The number of an IPv6 address of plain groups, for half of what the standard library
+    takes; None where that should look.
+
+    Source: RFC 4291 section 2.2, forms 1 and 2.
+    """
+    head, gap, tail = text.partition("::")
+    before, after = head.split(":") if head else [], tail.split(":") if tail else []
+    missing = 8 - len(before) - len(after)
+    if "" in before or "" in after or (missing < 1 if gap else missing != 0):
+        return None
+    digits = "".join([group.zfill(4) for group in (*before, *["0"] * missing, *after)])
+    return int(digits, 16) if len(digits) == 32 else None
 
 
 def embedded(value: int) -> Iterator[int]:

@@ -26,6 +26,7 @@ from sandboxkit.errors import PolicyError
 from sandboxkit.guard._address import OWN, Address, AddressRules, Network, leads_to, unmapped
 from sandboxkit.guard._breadth import too_broad
 from sandboxkit.guard._index import RuleIndex
+from sandboxkit.guard._paths import has_traversal, undone
 from sandboxkit.guard._reserved import BLOCKED_PORTS, RESERVED_SUFFIXES
 from sandboxkit.guard._verdict import Verdict
 from sandboxkit.model import (
@@ -75,6 +76,7 @@ _TEXT = PlainSerializer(str, return_type=str)
 _Network = Annotated[Network, BeforeValidator(_network), _TEXT]
 _Address = Annotated[Address, AfterValidator(_plain_address), _TEXT]
 _Name = Annotated[str, AfterValidator(_name)]
+_PathPart = Annotated[str, Field(min_length=2, max_length=200)]
 _Port = Annotated[int, Field(ge=1, le=65535)]
 _DEFAULT_NAMES = tuple(row.suffix for row in RESERVED_SUFFIXES)
 _DEFAULT_PORTS = tuple(sorted(BLOCKED_PORTS))
@@ -128,6 +130,17 @@ class EgressPolicy(Described):
     """Ports that are refused on every host."""
     within: tuple[EgressPolicy, ...] = ()
     """Further policies, each of which must allow a destination as well."""
+    deny_path_traversal: bool = False
+    """
+    Whether a URL is refused in which a dot segment stands as it was written, escaped or
+    not, in path or query. Off: dot segments are resolved, and a path never says where a
+    request goes. It also refuses searches for `../`.
+    """
+    deny_paths: tuple[_PathPart, ...] = ()
+    """
+    Texts that no path may hold, such as `/etc/` or `/proc/`, once escapes are undone. Off:
+    see `deny_path_traversal`. A tunnel hides paths, so these say nothing about it.
+    """
 
     if not TYPE_CHECKING:  # type checkers take the signature from the fields
 
@@ -157,6 +170,8 @@ class EgressPolicy(Described):
             reserved_first_labels: Iterable[str] = (),
             blocked_ports: Iterable[int] = (),
             within: Iterable[EgressPolicy] = (),
+            deny_path_traversal: bool = False,
+            deny_paths: Iterable[str] = (),
         ) -> None: ...
 
     @model_validator(mode="before")
@@ -247,7 +262,7 @@ class EgressPolicy(Described):
         return self._with_within(self._decide(url, method), lambda policy: policy.decide(url, method=method))
 
     def _decide(self, url: Url, method: str) -> Verdict:
-        reserved = self._reserved(url.host, url.scheme, url.port)
+        reserved = self._reserved(url.host, url.scheme, url.port) or self._suspicious(url)
         if reserved is not None:
             return reserved
         found = self._index.find(url.host, scheme=url.scheme, port=url.port)
@@ -339,6 +354,19 @@ class EgressPolicy(Described):
             ),
             *(warning for policy in self.within for warning in policy.warnings()),
         )
+
+    def _suspicious(self, url: Url) -> Verdict | None:
+        """
+        What the two settings about paths say; they cost nothing where they are not used.
+        """
+        if self.deny_path_traversal and has_traversal(url.raw):
+            return Verdict.deny("the URL has a dot segment", code="url", setting="deny_path_traversal")
+        if self.deny_paths:
+            plain = undone(url.path)
+            part = next((part for part in self.deny_paths if part in plain), None)
+            if part is not None:
+                return Verdict.deny(f"deny_paths has {part}", code="url", setting="deny_paths")
+        return None
 
     def _reserved(self, host: str, scheme: str | None, port: int) -> Verdict | None:
         if is_literal(host) or any(known.matches(host, scheme=scheme, port=port) for known in self._permitted):

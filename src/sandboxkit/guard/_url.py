@@ -7,7 +7,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
@@ -49,6 +49,8 @@ class Url:
         path: Begins with a slash; dot segments are resolved, escapes are in capitals and
             stand for no letter, digit, `-`, `.`, `_` or `~`.
         query: What follows the question mark, or None where there is none.
+        raw: The text it was read from, for checks of how it was written. Two URLs that
+            differ in it alone are the same.
     """
 
     scheme: Scheme
@@ -56,6 +58,7 @@ class Url:
     port: int
     path: str = "/"
     query: str | None = None
+    raw: str = field(default="", compare=False, repr=False)
 
     @property
     def authority(self) -> str:
@@ -123,7 +126,7 @@ def canonical_url(text: str) -> Url:
         query = query[1:] if _PLAIN_QUERY.fullmatch(query, 1) else TO_REWRITE.sub(_kept_or_escaped, query[1:])
     if len(path) + len(query or "") > MAX_URL_LENGTH - 300:
         _short_enough(text, path, query)
-    return Url("https" if secure else "http", host, port, path, query)
+    return Url("https" if secure else "http", host, port, path, query, text)
 
 
 def redirect_url(base: Url, location: str) -> Url:

@@ -141,9 +141,27 @@ def _encoded(label: str) -> str:
     import idna  # takes as long to import as all of the model; most hosts are ASCII
 
     try:
-        return idna.alabel(label).decode("ascii")
+        encoded = idna.alabel(label).decode("ascii")
     except (idna.IDNAError, UnicodeError):
         raise ValueError("the host is no valid internationalised name (IDNA2008)") from None
+    if not _has_agreed_direction(label):
+        raise ValueError(
+            "the host has, beside letters written from right to left, a character newer than Unicode 3.2, "
+            "of which readers do not know the direction"
+        )
+    return encoded
+
+
+def _has_agreed_direction(label: str) -> bool:
+    """
+    Whether every reader judges the directions in *label* alike. Their tables differ in
+    age: WHATWG's reader Ada has those of Unicode 12. Unicode 3.2 is what IDNA2003 froze.
+
+    Source: RFC 5893 section 2.
+    """
+    if {"R", "AL", "AN"}.isdisjoint(map(unicodedata.bidirectional, label)):
+        return True
+    return all(unicodedata.ucd_3_2_0.category(char) != "Cn" for char in label)
 
 
 def _check_encoded(name: str) -> None:
@@ -153,7 +171,9 @@ def _check_encoded(name: str) -> None:
         if label.startswith("xn--"):
             try:
                 plain = idna.ulabel(label)
-                same = not plain.isascii() and idna.alabel(plain).decode("ascii") == label
+                same = (
+                    not plain.isascii() and idna.alabel(plain).decode("ascii") == label and _has_agreed_direction(plain)
+                )
             except (idna.IDNAError, UnicodeError):
                 same = False
             if not same:

@@ -17,6 +17,7 @@ from sandboxkit.policy._arguments import ArgumentSet, is_option
 from sandboxkit.policy._digest import digest_of
 from sandboxkit.policy._glob import Later, any_glob, any_of
 from sandboxkit.policy._languages import LanguageRow, Languages
+from sandboxkit.policy._mentions import MentionRow, Mentions
 from sandboxkit.policy._paths import path_candidates
 from sandboxkit.policy._places import PlaceRow, Places
 from sandboxkit.policy._triggers import trigger_of
@@ -31,9 +32,12 @@ __all__ = ["Floor", "FloorRow", "FloorRule", "FloorTable", "Programs"]
 
 
 _NOWHERE = EvaluationContext()
+_CARELESS = frozenset(("darwin",))
+"""
+Platforms whose file systems mostly find a name in other letters too: `~/.SSH` is `~/.ssh`.
+"""
 _QUOTED = re.compile(r"[\"'`]([^\"'`\s]+)[\"'`]")
 _GLOB = re.compile(r"[*?\[]")
-_TAKE_IDENTITY = frozenset(("scp", "sftp", "ssh-copy-id", "ansible", "ansible-playbook"))
 _WRITING = frozenset(
     (
         "-o",
@@ -49,10 +53,14 @@ _WRITING = frozenset(
         "-sSLo",
         "-fsSLo",
         "-qO",
+        "-out",
+        "-fls",
+        "-fprint",
+        "-fprint0",
+        "-fprintf",
     )
 )
 _WRITING_ATTACHED = re.compile(r"of=|-[a-zA-Z]*[oOt](?=[/~.])|--(?:output|output-document|target-directory|out)=")
-_GIVEN_PATTERN = ArgumentSet.of(["-e", "-f", "--regexp", "--file", "--expression", "--files"])
 
 
 class _Row(BaseModel):
@@ -80,6 +88,8 @@ class FloorRow(_Row):
     """Some argument names a path of this class."""
     destination: str = ""
     """The last operand, or the value of an option that names a file to write, is a path of this class."""
+    output: str = ""
+    """The value of an option that names a file to write is a path of this class."""
     origin: str = ""
     """Some operand that is not where the rest goes is a path of this class."""
     writes: str = ""
@@ -112,6 +122,7 @@ class FloorRow(_Row):
             or self.arguments
             or self.operands
             or self.destination
+            or self.output
             or self.origin
             or self.writes
             or self.reads
@@ -127,7 +138,7 @@ class FloorRow(_Row):
         """
         The class of paths that its arguments are compared with, or nothing.
         """
-        return self.operands or self.destination or self.origin
+        return self.operands or self.destination or self.output or self.origin
 
 
 class Programs(_Row):
@@ -151,8 +162,6 @@ class Programs(_Row):
     """They write into files that they name what they read, or what is in other files that they name."""
     printers: frozenset[str]
     """They print what is in the files that they name; the empty name is a redirection alone."""
-    pattern_first: frozenset[str]
-    """Their first operand is a pattern, not a path."""
 
 
 class FloorTable(_Row):
@@ -162,6 +171,7 @@ class FloorTable(_Row):
 
     programs: Programs
     languages: tuple[LanguageRow, ...]
+    mentions: tuple[MentionRow, ...]
     places: tuple[PlaceRow, ...]
     floor: tuple[FloorRow, ...]
 
@@ -231,6 +241,7 @@ class Floor:
         hiding: The programs whose output nobody has seen.
         writers: The programs that write a file without a redirection.
         languages: How programs are handed the code they execute.
+        mentions: Which words name a file that is not opened.
         digest: Names the content (sha256, hex).
     """
 
@@ -248,6 +259,7 @@ class Floor:
     hiding: frozenset[str]
     writers: frozenset[str]
     languages: Languages
+    mentions: Mentions
     digest: str
 
     @classmethod
@@ -279,6 +291,7 @@ class Floor:
             hiding=hiding,
             writers=table.programs.downloaders | table.programs.copiers,
             languages=languages,
+            mentions=Mentions.of(table.mentions),
             digest=digest_of(_sorted(table.model_dump(mode="json"))),
         )
 
@@ -292,6 +305,8 @@ class Floor:
         """
         own, general = self.by_program.get(subject.name, ()), self.general
         near, start = f"{subject.line} {subject.context.cwd}", len(subject.name)
+        if subject.context.platform in _CARELESS:
+            near += f" {near.lower()}"
         is_quiet = self.alarm is not None and not self.alarm.search(near, start)
         if is_quiet:
             if not own and subject.begins:
@@ -318,10 +333,12 @@ class Floor:
             return False
         if not row.place:
             return True
-        named = _without_pattern(arguments) if name in self.programs.pattern_first else arguments
-        named = _without_identity(named) if name in _TAKE_IDENTITY else named
+        named = self.mentions.without(name, arguments)
         named = tuple(_destinations(named)) if row.destination else named
+        named = tuple(_outputs(named)) if row.output else named
         named = _origins(named) if row.origin else named
+        if context.platform in _CARELESS:
+            named += tuple(word.lower() for word in named)
         return self._names_place(self.places[row.place], named, context, moved=moved)
 
     def _candidates(self, subject: Subject) -> Sequence[str]:
@@ -337,8 +354,10 @@ class Floor:
         """
         The rows that deny an output redirection to *target*.
         """
+        targets = (target, target.lower()) if context.platform in _CARELESS else (target,)
         for rule in self.writes:
-            if self.places[rule.row.writes].holds(target, context):
+            place = self.places[rule.row.writes]
+            if any(place.holds(each, context) for each in targets):
                 yield rule.row
 
     def reads_from(self, subject: Subject, target: str) -> Iterator[FloorRow]:
@@ -348,7 +367,8 @@ class Floor:
         for rule in self.reads:
             row = rule.row
             applies = subject.name in row.programs and _applies(rule, subject.name, subject.argv[1:])
-            if applies and self.places[row.reads].holds(target, subject.context):
+            targets = (target, target.lower()) if subject.context.platform in _CARELESS else (target,)
+            if applies and any(self.places[row.reads].holds(each, subject.context) for each in targets):
                 yield row
 
     def executes(self, subject: Subject, text: str) -> Iterator[FloorRow]:
@@ -418,6 +438,13 @@ def _destinations(arguments: tuple[str, ...]) -> Iterator[str]:
     """
     if arguments and "://" not in arguments[-1]:
         yield arguments[-1]
+    yield from _outputs(arguments)
+
+
+def _outputs(arguments: tuple[str, ...]) -> Iterator[str]:
+    """
+    The values of the options that name a file or directory to write.
+    """
     for place, argument in enumerate(arguments):
         if argument in _WRITING and place + 1 < len(arguments):
             yield arguments[place + 1]
@@ -457,25 +484,6 @@ def _indexed(pairs: Iterable[tuple[str, FloorRule]]) -> dict[str, tuple[FloorRul
 def _is_path(candidate: str) -> bool:
     # "see ~/.ssh/config" is a sentence; "/my files/x" and "my files" are paths.
     return bool(candidate) and not is_option(candidate) and " " not in candidate.partition("/")[0]
-
-
-def _without_pattern(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    if _GIVEN_PATTERN.touches(arguments):
-        return arguments
-    first = next((place for place, argument in enumerate(arguments) if not is_option(argument)), len(arguments))
-    return arguments[:first] + arguments[first + 1 :]
-
-
-def _without_identity(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    # A key to log in with is used, not shown.
-    kept: list[str] = []
-    rest = iter(arguments)
-    for argument in rest:
-        if argument in ("-i", "--private-key"):
-            next(rest, None)
-        else:
-            kept.append(argument)
-    return tuple(kept)
 
 
 def _sorted(value: object) -> object:

@@ -25,6 +25,7 @@ MIN_LENGTH = 6
 """Shorter values are refused: masking them would tear up ordinary text."""
 _MAX_LENGTH = 1 << 16
 _ALIAS = re.compile(r"<([A-Za-z_][A-Za-z0-9_.-]{0,63})>")
+_ESCAPE = re.compile("%[0-9A-F]{2}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 
 
@@ -216,7 +217,8 @@ def _bytes(text: str) -> bytes:
 def _spellings(name: str, value: str) -> Iterator[tuple[bytes, str]]:
     data = _bytes(value)
     forms = {data, data.hex().encode(), data.hex().upper().encode()}
-    forms |= {spelled(data).encode() for spelled in (quote, quote_plus)} | {quote(data, safe="").encode()}
+    percent = {quote(data), quote_plus(data), quote(data, safe="")}
+    forms |= {form.encode() for each in percent for form in (each, _ESCAPE.sub(lambda found: found[0].lower(), each))}
     forms |= set(map(_bytes, _json(value)))
     forms |= {_bytes(value.replace("'", quoted)) for quoted in ("'\"'\"'", "'\\''")}
     forms |= set(map(_bytes, _entities(value)))

@@ -71,10 +71,15 @@ def shown_tree(spec: SandboxSpec, facts: DockerFacts) -> tuple[Tree, Survey]:
     What a box under *spec* shows of the host.
 
     Raises:
-        SpecError: The facts have seen no spec, or the spec names what the box has of its own.
+        SpecError: The facts have seen no spec, or the spec lists hosts or names what the box
+            has of its own.
     """
     if facts.survey is None:
         raise SpecError("these facts have not seen a spec; use those of detect(spec)")
+    if spec.network.mode == "listed":
+        raise SpecError(
+            "network.mode 'listed' cannot be kept by docker in this version; use a backend that grades net.allowlist enforced"
+        )
     named = (*spec.filesystem.read, *spec.filesystem.write)
     if problems := [
         f"{path!r} lies in {own}, which is the box's own; copy it elsewhere, for example to /var/tmp"

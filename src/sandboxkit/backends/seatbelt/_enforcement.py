@@ -84,7 +84,7 @@ def _deny(facts: SeatbeltFacts) -> ControlState:
 
 
 def _network(spec: SandboxSpec) -> ControlState:
-    if spec.network.mode != "none":
+    if spec.network.mode == "host":
         return _absent("the spec asks for the host's network")
     return _enforced(
         "the profile allows no address, loopback as little; sockets by path in the box's own directory only"

@@ -179,6 +179,67 @@ attempt("name", socket.getaddrinfo, "example.invalid", 80)
     assert inside == {"interfaces": ["lo"], "routes": 0, "sockets": 0, "elsewhere": "ENETUNREACH"}
 
 
+LISTED = Act(
+    """
+def direct(port):
+    with socket.create_connection(("127.0.0.1", port), 5) as client:
+        if client.recv(6) != b"served":
+            raise OSError(errno.EPROTO, "")
+def asked(what, port):
+    host, _, number = os.environ["http_proxy"].rpartition("@")[2].removeprefix("http://").rstrip("/").rpartition(":")
+    with socket.create_connection((host, int(number)), 5) as client:
+        client.sendall(b"CONNECT 127.0.0.1:%d HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n" % port)
+        answer = b""
+        while part := client.recv(4096):
+            answer += part
+    answers[what] = "served" if answer.endswith(b"served") else answer.decode()[9:12]
+for what, port in arguments["ports"].items():
+    attempt(what + ", past the proxy", direct, port)
+    if "http_proxy" in os.environ:
+        asked(what, port)
+with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
+    answers["own loopback"] = "done"
+"""
+)
+
+
+async def test_listed_hosts_are_reached_and_no_others(boxes: Boxes, ws: Path) -> None:
+    """
+    A spec lists one server of the host's loopback. That one is reached through the proxy the
+    command is told about, another is refused there, neither is reached past it, and the
+    box's own loopback works.
+
+    Control: without a box both servers answer.
+    """
+    loopback = ("127.0.0.1", 0)
+    with served(socket.AF_INET, loopback) as one, served(socket.AF_INET, loopback) as other:
+        ports = {"listed": one.getsockname()[1], "unlisted": other.getsockname()[1]}
+        spec = SandboxSpec.workspace_write(ws, network=_listing(ports["listed"]))
+        inside = await boxes.act(spec, LISTED, ports=ports)
+        control = LISTED.outside(ports=ports)
+    assert {inside.pop(f"{what}, past the proxy") for what in ports} <= UNREACHED
+    assert inside == {"listed": "served", "unlisted": "403", "own loopback": "done"}
+    assert {control[f"{what}, past the proxy"] for what in ports} == {"done"}
+
+
+async def test_a_refused_host_is_reported(boxes: Boxes, ws: Path) -> None:
+    """
+    The result names a connection that the proxy refused, and the line that would allow it.
+
+    Control: a command that asks for nothing has no such report.
+    """
+    spec = SandboxSpec.workspace_write(ws, network=NetworkPolicy(mode="listed"))
+    ask = ["bash", "-c", 'curl -sS "http://unlisted.example/" || true']
+    result = await boxes.run(spec, ask)
+    found = [(violation.kind, violation.target, violation.spec_line) for violation in result.violations]
+    assert found == [("egress", "http://unlisted.example/", 'network.allow_hosts = ["unlisted.example:80"]')]
+    assert (await boxes.run(spec, ["true"])).violations == ()
+
+
+def _listing(port: int) -> NetworkPolicy:
+    return NetworkPolicy(allow_hosts=(f"127.0.0.1:{port}",), permit_networks=("127.0.0.1/32",))
+
+
 @pytest.fixture
 def short(ws: Path) -> Iterator[Path]:
     """
