@@ -467,15 +467,18 @@ class _Entry:
     async def _attacked(self, which: Literal["", "listed"]) -> Verification:
         from sandboxkit.backends._verify import attack, attack_listed
 
-        attacked = attack_listed if which else attack
+        carry_out = attack_listed if which else attack
         if self._is_own:
-            return await attacked(self.backend)
+            return await carry_out(self.backend)
         try:
-            return await aside(lambda: attacked(self.backend), _ATTACK_SECONDS)
+            return await aside(lambda: carry_out(self.backend), _ATTACK_SECONDS)
         except TimeoutError:
-            return Verification(failure=f"the backend blocks its thread for more than {_ATTACK_SECONDS:g} s")
+            failure = f"the backend blocks its thread for more than {_ATTACK_SECONDS:g} s"
         except SystemExit:
-            return Verification(failure="the backend ends the process (SystemExit)")
+            failure = "the backend ends the process (SystemExit)"
+        if which:
+            return Verification((Finding(Control.NET_ALLOWLIST, Grade.ABSENT, failure),))
+        return Verification(failure=failure)
 
     @property
     def _is_own(self) -> bool:

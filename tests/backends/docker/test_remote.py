@@ -372,9 +372,9 @@ class Sshd:
     def url(self) -> str:
         return f"ssh://root@127.0.0.1:{self.port}"
 
-    def said(self, host: str, ws: Path, *, known: bool = True, key: str = "user") -> dict[str, Any]:
+    def application(self, program: str, *words: str, known: bool = True, key: str = "user") -> dict[str, Any]:
         """
-        What an application says whose ssh uses these settings.
+        What starts a Python *program* whose ssh uses these settings.
         """
         place = self.root / f"etc-{known}-{key}"
         place.mkdir(exist_ok=True)
@@ -384,16 +384,28 @@ class Sshd:
         (place / "ssh_config").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
         # ssh knows no variable for its settings, and the machine's are not to be touched.
         shown = ["unshare", "--mount", "--propagation", "private", "sh", "-c"]
-        words = ["sh", str(place), sys.executable, "-c", BY_SSH, IMAGE, host, str(ws), ENVIRONMENT["PATH"]]
         script = 'mount --bind "$1" /etc/ssh; shift; exec "$@"'
         environ = {name: text for name, text in os.environ.items() if not name.startswith(("DOCKER_", "SSH_"))}
-        done = subprocess.run(
-            [*shown, script, *words], env={**environ, **importable()}, capture_output=True, text=True, check=False
-        )
+        argv = [*shown, script, "sh", str(place), sys.executable, "-c", program, IMAGE, *words]
+        return {"args": argv, "env": {**environ, **importable()}, "text": True}
+
+    def said(self, host: str, ws: Path, *, known: bool = True, key: str = "user") -> dict[str, Any]:
+        """
+        What an application says that uses the engine at *host*.
+        """
+        started = self.application(BY_SSH, host, str(ws), ENVIRONMENT["PATH"], known=known, key=key)
+        done = subprocess.run(**started, capture_output=True, check=False)
         assert done.returncode == 0, done.stderr
         found: dict[str, Any] = json.loads(done.stdout)
         assert found["seconds"] < 30
         return found
+
+    def clients(self) -> str:
+        """
+        The pids of what runs ssh to it.
+        """
+        words = ["pgrep", "-f", f"ssh .*-p {self.port} "]
+        return subprocess.run(words, capture_output=True, text=True, check=False).stdout
 
 
 @pytest.fixture(scope="module")
@@ -443,8 +455,20 @@ async def test_a_box_by_ssh(sshd: Sshd, remote: Remote, ws: Path) -> None:
     found = sshd.said(f"{sshd.url}{remote.engine.host.removeprefix('unix://')}", ws)
     assert found["available"], found
     assert (found["read"], found["denied"]) == ("of the application", True)
-    left = subprocess.run(["pgrep", "-f", f"ssh .*-p {sshd.port} "], capture_output=True, text=True, check=False)
-    assert left.stdout == "", "the tunnel ends with its application"
+    assert sshd.clients() == "", "the tunnel ends with the box"
+
+
+async def test_an_application_that_is_killed_leaves_no_tunnel(sshd: Sshd, remote: Remote, ws: Path) -> None:
+    program = APPLICATION.replace("(sys.argv[1], ", "(sys.argv[1], host=sys.argv[3], ")
+    host = f"{sshd.url}{remote.engine.host.removeprefix('unix://')}"
+    with subprocess.Popen(**sshd.application(program, str(ws), host), stdout=subprocess.PIPE) as application:
+        assert application.stdout is not None
+        assert application.stdout.readline() == "begun\n"
+        assert sshd.clients()
+        application.kill()
+    with anyio.fail_after(20):
+        while sshd.clients() or remote.engine.get("/containers/json?all=1"):  # noqa: ASYNC110 - others do it
+            await anyio.sleep(0.1)
 
 
 async def test_an_unknown_host_key(sshd: Sshd, remote: Remote, ws: Path) -> None:

@@ -212,7 +212,7 @@ def test_the_hosts_network() -> None:
 
 def test_a_list_of_hosts_is_refused_until_there_is_a_proxy() -> None:
     with pytest.raises(SpecError, match="knows no host names"):
-        of({"/w": Node.WRITE}, network="allowlist")
+        of({"/w": Node.WRITE}, network="listed")
 
 
 def test_processes_reach_only_their_own_box() -> None:

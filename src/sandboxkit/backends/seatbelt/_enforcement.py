@@ -30,7 +30,9 @@ def enforcement(spec: SandboxSpec, facts: SeatbeltFacts) -> Enforcement:
             Control.FS_DENY_INSIDE_ALLOW: _deny(facts),
             Control.FS_OVERLAY: _absent("Seatbelt has no layers; use a copy of the directory"),
             Control.NET_NONE: _network(spec),
-            Control.NET_ALLOWLIST: _absent("Seatbelt knows addresses and no host names, and there is no proxy yet"),
+            Control.NET_ALLOWLIST: _absent(
+                "Seatbelt knows addresses and no host names, and no way leads from its boxes to the proxy in this version"
+            ),
             Control.PROCESS_ISOLATION: _partial(
                 "processes outside cannot be signalled or inspected; that they exist can be found out"
             ),
