@@ -23,6 +23,7 @@ pytestmark = pytest.mark.skipif(
     "SANDBOXKIT_MACHINE" not in os.environ, reason="only in the virtual machine of nox -s vm"
 )
 ORDINARY = ("setpriv", "--reuid=tester", "--regid=tester", "--init-groups", "--")
+EXPLAINED = ("run", "--explain", "--json", "--", "touch", "/usr/denied")
 WHO = pytest.mark.parametrize("who", [(), ORDINARY], ids=["root", "tester"])
 
 
@@ -45,6 +46,17 @@ def program(who: tuple[str, ...], *arguments: str) -> subprocess.CompletedProces
     environment = {"PATH": os.environ["PATH"], "HOME": home}
     command = [*who, sys.executable, "-m", "sandboxkit", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd="/tmp")
+
+
+def gap_of(who: tuple[str, ...]) -> str:
+    """
+    Why a run of *who* was not explained; empty where it was.
+    """
+    done = program(who, *EXPLAINED)
+    answer = json.loads(done.stdout)
+    assert "result" in answer, (done.stdout, done.stderr)
+    gap: str = answer["result"]["explain_gap"]
+    return gap
 
 
 def doctor(who: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -78,25 +90,20 @@ def test_switched_off_user_namespaces_are_named_with_the_remedy(who: tuple[str, 
     assert backends["landlock"]["available"], backends["landlock"]  # it needs none
 
 
-EXPLAINED = ("run", "--explain", "--json", "--", "touch", "/usr/denied")
-
-
 @WHO
 def test_a_run_is_explained_where_the_setting_allows_it(who: tuple[str, ...]) -> None:
     for value in ("0", "1"):
         with setting("kernel.yama.ptrace_scope", value):
             features, _ = doctor(who)
-            done = program(who, *EXPLAINED)
-        assert features["tracing"]["state"] == f"on (kernel.yama.ptrace_scope={value})"
-        assert json.loads(done.stdout)["result"]["explain_gap"] == "", done.stdout
+            gap = gap_of(who)
+        assert (features["tracing"]["state"], gap) == (f"on (kernel.yama.ptrace_scope={value})", "")
 
 
 @WHO
 def test_what_forbids_tracing_is_named_with_the_remedy(who: tuple[str, ...]) -> None:
     with setting("kernel.yama.ptrace_scope", "2"):
         features, _ = doctor(who)
-        done = program(who, *EXPLAINED)
-    gap = json.loads(done.stdout)["result"]["explain_gap"]
+        gap = gap_of(who)
     if not who:  # root may trace
         assert (features["tracing"]["remedy"], gap) == ("", "")
         return
@@ -110,7 +117,7 @@ def test_the_last_value_is_told_to_hold_until_a_restart() -> None:
     Path("/proc/sys/kernel/yama/ptrace_scope").write_text("3")
     for who in ((), ORDINARY):
         features, _ = doctor(who)
-        gap = json.loads(program(who, *EXPLAINED).stdout)["result"]["explain_gap"]
+        gap = gap_of(who)
         assert features["tracing"]["state"] == "forbidden (kernel.yama.ptrace_scope=3)"
         assert "restart" in features["tracing"]["remedy"]
         assert "kernel.yama.ptrace_scope=3" in gap
