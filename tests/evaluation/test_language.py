@@ -130,7 +130,6 @@ FORBIDDEN_STATEMENTS = {
     "import os": "import",
     "from os import path": "import",
     "global x": "global",
-    "def f():\n    nonlocal_ = 1\n    def g():\n        nonlocal nonlocal_": "nonlocal",
     "with x as y: pass": "with",
     "match x:\n    case 1: pass": "match",
     "try:\n    pass\nexcept* ValueError:\n    pass": "except*",
