@@ -18,7 +18,6 @@ from sandboxkit.backends._journal import Journal
 from sandboxkit.backends._protection import new_repositories, violations
 from sandboxkit.backends._refusals import Ground, merged, violation
 from sandboxkit.backends._remembered import forget
-from sandboxkit.backends._way_out import WayOut
 from sandboxkit.errors import BackendError, CommandError, SetupError, SpecError
 from sandboxkit.model import Control, ControlState, Enforcement, ExecResult, Grade, Invocation, Termination, Violation
 from sandboxkit.process import launch, open_streams, run
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from sandboxkit.backends._obstacles import Obstacle
     from sandboxkit.backends._protection import Watched
     from sandboxkit.backends._survey import Survey
+    from sandboxkit.backends._way_out import WayOut
     from sandboxkit.egress import Ask, OnEvent, Resolver
     from sandboxkit.model import LaunchPlan, SandboxSpec
     from sandboxkit.process import Outcome, Running, Serve, Streams
@@ -293,6 +293,8 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         """
         if self._spec.network.mode != "listed":
             return None
+        from sandboxkit.backends._way_out import WayOut  # few boxes have one
+
         self._way_out = WayOut(
             self._spec.network, identity=argv[0] if argv else "", ask=ask, on_egress=on_egress, resolver=self._resolver
         )

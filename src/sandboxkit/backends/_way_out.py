@@ -4,15 +4,23 @@ The way out of one command's box: a proxy in this process, and what went through
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, final
 
-from anyio.abc import SocketListener
+import anyio
+from anyio.abc import Listener, SocketListener, SocketStream
 
+from sandboxkit.egress import EgressProxy
 from sandboxkit.guard import EgressPolicy
 from sandboxkit.model import Violation, is_literal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from anyio.abc import TaskGroup
+
     from sandboxkit.egress import Ask, EgressEvent, OnEvent, Resolver
     from sandboxkit.model import NetworkPolicy
 
@@ -20,6 +28,11 @@ __all__ = ["WayOut"]
 
 _ASK_SECONDS = 60.0
 _QUESTIONS = 20
+_CONNECTIONS = 128
+"""
+Connections of one box at one time, of which each takes two descriptors of this process: a
+box must not use up what the application has, often 1024. More wait in the box.
+"""
 _KEPT = 100
 """Different refusals of one run that its result names."""
 
@@ -49,8 +62,6 @@ class WayOut:
         on_egress: OnEvent | None = None,
         resolver: Resolver | None = None,
     ) -> None:
-        from sandboxkit.egress import EgressProxy  # most boxes have no way out
-
         self._network = network
         self._policy = EgressPolicy.of_network(network)
         self._on_egress = on_egress
@@ -70,7 +81,7 @@ class WayOut:
         """
         Serves the listener behind *fd*, and closes it in the end.
         """
-        await self._proxy.serve(await SocketListener.from_socket(fd))
+        await self._proxy.serve(_Bounded(await SocketListener.from_socket(fd)))
 
     def violations(self) -> tuple[Violation, ...]:
         """
@@ -108,6 +119,47 @@ class WayOut:
             return None
         host = f"[{event.host}]" if ":" in event.host else event.host
         return f'network.allow_hosts = ["{host}:{event.port}"]'
+
+
+@final
+class _Bounded(Listener[SocketStream]):
+    """
+    *listener*, of which no more connections are taken than there may be.
+    """
+
+    def __init__(self, listener: SocketListener) -> None:
+        self._listener = listener
+        self._room = anyio.Semaphore(_CONNECTIONS)
+
+    async def serve(self, handler: Callable[[SocketStream], Any], task_group: TaskGroup | None = None) -> None:
+        """
+        Has *handler* serve each connection in *task_group*.
+        """
+
+        async def one(stream: SocketStream) -> None:
+            try:
+                await handler(stream)
+            finally:
+                self._room.release()
+
+        async with AsyncExitStack() as stack:
+            group = task_group
+            if group is None:
+                group = await stack.enter_async_context(anyio.create_task_group())
+            while True:
+                await self._room.acquire()
+                try:
+                    stream = await self._listener.accept()
+                except BaseException:
+                    self._room.release()
+                    raise
+                group.start_soon(one, stream)
+
+    async def aclose(self) -> None:
+        """
+        Closes the listener.
+        """
+        await self._listener.aclose()
 
 
 def _violation(event: EgressEvent, line: str | None) -> Violation:

@@ -250,9 +250,15 @@ async def test_what_is_listed_is_reached_and_the_rest_is_reported() -> None:
 
 
 async def test_many_refusals_are_bounded() -> None:
-    script = "for n in $(seq 150); do printf 'GET http://h%d.example/ HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' $n >/dev/tcp/127.0.0.1/61080; done; sleep 1"
+    script = (
+        "import socket\n"
+        "for n in range(150):\n"
+        "    with socket.create_connection(('127.0.0.1', 61080)) as client:\n"
+        "        client.sendall(b'GET http://h%d.example/ HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' % n)\n"
+        "        client.recv(1)  # what nobody waits for may come too late to be refused\n"
+    )
     async with box(NetworkPolicy(mode="listed")) as inside:
-        result = await inside.run(["bash", "-c", script])
+        result = await inside.run([*PYTHON, script])
     assert len(result.violations) == 101
     assert result.violations[-1].count == 50
 
@@ -418,3 +424,40 @@ async def test_broad_lists_are_noted_in_the_plan() -> None:
     assert any("anybody can have a name under github.io" in note for note in plan.notes)
     assert "proxy     127.0.0.1:61080 in the box" in plan.describe()
     assert plan.to_dict()["proxy_port"] == 61080
+
+
+async def test_a_box_does_not_use_up_the_applications_descriptors() -> None:
+    script = (
+        "import socket, sys, time\n"
+        "kept = [socket.create_connection(('127.0.0.1', 61080)) for _ in range(400)]\n"
+        "time.sleep(1)\n"
+        "[one.close() for one in kept[:-1]]\n"
+        "kept[-1].sendall(b'CONNECT a.example:80 HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n')\n"
+        "print(kept[-1].recv(12))\n"
+    )
+    most = 0
+
+    async def watch() -> None:
+        nonlocal most
+        while True:
+            most = max(most, len(os.listdir("/proc/self/fd")))
+            await anyio.sleep(0.02)
+
+    before = len(os.listdir("/proc/self/fd"))
+    async with box(network(1)) as inside, anyio.create_task_group() as tasks:
+        tasks.start_soon(watch)
+        result = await inside.run([*PYTHON, script])
+        tasks.cancel_scope.cancel()
+    assert result.check().text() == "b'HTTP/1.1 403'\n"
+    assert most < before + 200
+
+
+async def test_the_command_inherits_neither_the_listener_nor_the_door() -> None:
+    script = (
+        "import os, socket\n"
+        "print(sorted(int(name) for name in os.listdir('/proc/self/fd'))[:-1])\n"
+        "try: socket.create_server(('127.0.0.1', 61080), reuse_port=True)\n"
+        "except OSError as error: print(error.errno)\n"
+    )
+    async with box(network(1)) as inside:
+        assert (await inside.run([*PYTHON, script])).check().text().split("\n")[:2] == ["[0, 1, 2]", "98"]

@@ -14,7 +14,6 @@ from sandboxkit.backends._tree import Node, Tree, box_tree, working_directory
 from sandboxkit.backends.bubblewrap._mounts import mounts
 from sandboxkit.confine import child_code, landlock_rules, rlimits, seccomp_filter
 from sandboxkit.errors import SpecError
-from sandboxkit.guard import EgressPolicy
 from sandboxkit.model import FIRST_FREE_FD, Confinement, LaunchPlan, Mount, PlanFile, Staging, Trace, is_inside
 
 if TYPE_CHECKING:
@@ -116,6 +115,8 @@ def _notes(spec: SandboxSpec, survey: Survey) -> tuple[str, ...]:
     if not survey.identity.is_root or survey.identity.keeps_root:
         notes.append("/tmp, /run, /dev/shm and the home are bounded in bytes, not in the number of files")
     if spec.network.mode == "listed":
+        from sandboxkit.guard import EgressPolicy  # few boxes need it, and it takes longer than a plan
+
         notes += EgressPolicy.of_network(spec.network).warnings()
     if spec.filesystem.allow_host_interpreter_writes:
         notes.append("the box may write what this library runs from")
