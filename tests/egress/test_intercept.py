@@ -49,6 +49,7 @@ def server_context(*hosts: str) -> ssl.SSLContext:
 def roots() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     CA.configure_trust(context)
+    context.options |= getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", 0)  # as some versions of Python set it
     return context
 
 

@@ -30,8 +30,9 @@ CANONICAL = [
     ("https://example.com/日本?q=日", "https://example.com/%E6%97%A5%E6%9C%AC?q=%E6%97%A5"),
     (
         "https://example.com/a?q=%2e%2f../[x]{y}|^`'\"<>",
-        "https://example.com/a?q=%2e%2f../%5Bx%5D%7By%7D%7C%5E%60'%22%3C%3E",
+        "https://example.com/a?q=%2e%2f../%5Bx%5D%7By%7D%7C%5E%60%27%22%3C%3E",
     ),
+    ("https://example.com/it's?it's", "https://example.com/it's?it%27s"),
     ("https://example.com/a?b?c", "https://example.com/a?b?c"),
     ("https://münchen.example/", "https://xn--mnchen-3ya.example/"),
     ("https://MÜNCHEN.example/", "https://xn--mnchen-3ya.example/"),

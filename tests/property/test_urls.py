@@ -23,7 +23,7 @@ URLS = [json.loads(line)["url"] for line in CORPUS.read_text(encoding="utf-8").s
 BITS = [
     *"http:// https:// @ : / \\ % %2e %2F %00 [ ] :: ffff: 127.0.0.1 . .. 0x7f 017 localhost xn-- - _ ß ẞ İ Σ ς".split(),
     *"。 ． ａ １ é 日 ı ſ ? # & b.example * 8080 :443 %41 %zz | ^ < { א م 1.1.1.1 0 ﬁ Ⅷ ① ⁵ ٠ ::1 %25".split(),
-    *(" ", "\t", "\n", "\x7f", "\x85", "\u200d", "\u00ad", "e\u0301", '"', "\u212a", "\u04c0", "\u10a0", "\u2132"),
+    *(" ", "\t", "\n", "\x7f", "\x85", "\u200d", "\u00ad", "e\u0301", '"', "'", "\u212a", "\u04c0", "\u10a0", "\u2132"),
 ]
 TEXTS = st.one_of(
     st.lists(st.one_of(st.sampled_from(BITS), st.characters()), max_size=12).map("".join).map("http://".__add__),

@@ -16,7 +16,7 @@ from sandboxkit.egress._hello import HelloState
 from sandboxkit.egress._http import Exchange, Server, status_of
 from sandboxkit.egress._injection import Injector
 from sandboxkit.egress._relay import TunnelEndedError, relay
-from sandboxkit.egress._roots import system_roots
+from sandboxkit.egress._roots import strict, system_roots
 from sandboxkit.egress._stream import Unread
 from sandboxkit.egress._tunnel import Tunnel, greeting, more, refuse_greeting
 from sandboxkit.errors import (
@@ -63,7 +63,7 @@ class Interceptor:
 
         self.authority = Authority(interception.valid_s)
         self.injector = Injector(interception.secrets or SecretRegistry(), interception.injections)
-        self.roots = interception.ssl_context or system_roots()
+        self.roots = strict(interception.ssl_context or system_roots())
         self._sockets = tuple(map(HostPattern.parse, interception.websocket_hosts))
 
     def tunnel(self, gate: Gate, host: str, port: int, *, limits: ProxyLimits, record: Record) -> Intercepted:

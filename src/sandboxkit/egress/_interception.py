@@ -43,7 +43,8 @@ class Interception:
         websocket_hosts: Hosts, as `HostPattern` reads them, to which a request may become a
             websocket. Nobody looks into it, and hosts of `injections` never get one.
         ssl_context: Verifies servers; by default with the certificate authorities of the
-            system, whatever SSL_CERT_FILE says.
+            system, whatever SSL_CERT_FILE says. A connection that is cut off counts as broken
+            in it from then on.
         valid_s: Seconds until the proxy's certificates expire, and with them its use.
 
     Raises:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-__all__ = ["system_roots", "verifying"]
+__all__ = ["strict", "system_roots", "verifying"]
 
 
 def system_roots() -> ssl.SSLContext:
@@ -42,4 +42,15 @@ def verifying(context: ssl.SSLContext) -> ssl.SSLContext:
     """
     if context.verify_mode != ssl.CERT_REQUIRED or not context.check_hostname:
         raise ValueError("ssl_context must verify servers: verify_mode=CERT_REQUIRED and check_hostname=True")
+    return context
+
+
+def strict(context: ssl.SSLContext) -> ssl.SSLContext:
+    """
+    *context*, which from now on takes a connection that is cut off for no end of what was
+    sent. Python switches that off: whoever sits between could shorten an answer.
+
+    Source: SSL_CTX_set_options(3), SSL_OP_IGNORE_UNEXPECTED_EOF; RFC 8446 section 6.1.
+    """
+    context.options &= ~getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", 0)
     return context

@@ -63,7 +63,7 @@ from sandboxkit.model._spec import (
 )
 from sandboxkit.model._spec_problems import problems
 from sandboxkit.model._toml import toml_key, toml_value
-from sandboxkit.model._url_path import TO_REWRITE, canonical_path
+from sandboxkit.model._url_path import canonical_path
 from sandboxkit.model._walk import (
     MAX_DEPTH,
     PATTERN_DEPTH,
@@ -82,7 +82,6 @@ __all__ = [
     "PATTERN_DIRECTORIES",
     "PIPES",
     "SCHEMA_VERSION",
-    "TO_REWRITE",
     "TRUSTED_PATH",
     "UNKNOWN",
     "Access",

@@ -7,9 +7,9 @@ from __future__ import annotations
 import re
 from urllib.parse import quote
 
-__all__ = ["TO_REWRITE", "canonical_path"]
+__all__ = ["canonical_path"]
 
-TO_REWRITE = re.compile(r"%[0-9A-Fa-f]{2}|[^A-Za-z0-9\-._~!$&'()*+,;=:@/?]+?", re.DOTALL)
+_TO_REWRITE = re.compile(r"%[0-9A-Fa-f]{2}|[^A-Za-z0-9\-._~!$&'()*+,;=:@/?]+?", re.DOTALL)
 """Escapes, and what a path or query cannot hold unescaped."""
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
@@ -21,7 +21,7 @@ def canonical_path(path: str) -> str:
     Source: RFC 3986 sections 5.2.4 and 6.2.2.
     """
     kept: list[str] = []
-    segments = TO_REWRITE.sub(_decoded_or_escaped, path).split("/")[1:]
+    segments = _TO_REWRITE.sub(_decoded_or_escaped, path).split("/")[1:]
     for segment in segments:
         if segment == "..":
             del kept[-1:]
