@@ -4,6 +4,7 @@ Arguments in, exit code out; and no traceback, whatever happens between.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import sys
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_OBJECTS = 50_000
+_OBJECTS = 500_000
 """
-How many new objects there are before garbage is looked for. Importing makes as many, of
-which none is garbage, and the usual 700 costs a twelfth of the start.
+How many new objects there are before garbage is looked for. Importing makes a tenth of
+that, of which none is garbage, and the usual 700 costs a twelfth of the start.
 """
 
 
@@ -42,7 +43,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     if "--" in head:
         at = head.index("--")
         head, tail = head[:at], head[at:]
-    root = parser()
+    root = parser(head[0] if head and head[0] in ROOMS else None)
     options = root.parse_args(head)
     if hasattr(options, "command"):
         options.command = [*options.command, *tail] if options.command else tail[1:]
@@ -65,6 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is None:
         gc.set_threshold(_OBJECTS)
+        atexit.register(gc.freeze)  # so that what ends the interpreter does not look for garbage, several times
     given = list(sys.argv[1:] if arguments is None else arguments)
     wired()
     try:
@@ -116,5 +118,9 @@ def _carried_out(options: argparse.Namespace, report: Report) -> int:
         return Exit.DONE
     if options.verb is None:
         raise Usage(f"a verb is missing: {', '.join(ROOMS)}", "usage: sandboxkit VERB ...")
+    if options.verb == "run" and sys.platform == "linux":
+        from sandboxkit.process import start_early
+
+        start_early()  # while this process loads what decides and plans
     room = importlib.import_module(f"sandboxkit.cli.{ROOMS[options.verb]}")
     return cast("_Verb", getattr(room, getattr(options, "member", options.verb)))(options, report)

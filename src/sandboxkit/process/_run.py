@@ -16,7 +16,6 @@ import anyio.lowlevel
 from sandboxkit.errors import BrokerError, LaunchError, ProgramNotExecutableError, ProgramNotFoundError, SetupError
 from sandboxkit.model import Termination, Usage
 from sandboxkit.process._client import Control, submit
-from sandboxkit.process._explain import found
 from sandboxkit.process._streams import CHUNK, PipeReader, PipeWriter, pipe_from_us, pipe_to_us
 
 if TYPE_CHECKING:
@@ -81,6 +80,8 @@ class _Found:
         """
         if self.fd is None:
             return (), "its backend does not say how to follow a command" if self._is_wanted else ""
+        from sandboxkit.process._explain import found  # few runs are explained
+
         with open(self.fd, "rb", closefd=False) as file:
             file.seek(0)
             return found(file.read())
