@@ -248,6 +248,12 @@ def _launch_error(plan: LaunchPlan, record: Mapping[str, Any], stderr: bytes) ->
         return ProgramNotFoundError(
             argv[0], f"{where}; name one that a directory of its PATH holds and the spec lets it read"
         )
+    if stage == "exec" and (named := record.get("interpreter")):
+        interpreter = os.fsdecode(bytes.fromhex(named))
+        return ProgramNotExecutableError(
+            argv[0],
+            f"its first line names the interpreter {interpreter!r}, which is not there {where}, not marked executable, or not readable by the spec; name another, or let the spec read it",
+        )
     if stage == "exec" and number == _EACCES:
         return ProgramNotExecutableError(
             argv[0], f"{why}; it is not marked executable, or the spec does not let the box read it"
