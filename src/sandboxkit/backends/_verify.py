@@ -21,7 +21,7 @@ import anyio.abc
 
 from sandboxkit.backends._temporary import temporary_directory
 from sandboxkit.backends._verification import VERIFIED, Finding, Verification
-from sandboxkit.errors import BrokerError, ProgramNotExecutableError, ProgramNotFoundError, SandboxError
+from sandboxkit.errors import BackendError, BrokerError, ProgramNotExecutableError, ProgramNotFoundError, SandboxError
 from sandboxkit.model import Control, FilesystemPolicy, Grade, Limits, SandboxSpec, is_inside
 
 if sys.platform != "win32":
@@ -96,6 +96,9 @@ class _Stage:
 @contextlib.contextmanager
 def _stage() -> Iterator[_Stage]:
     with temporary_directory("sandboxkit-verify-") as root:
+        if any(is_inside(root, folder) for folder in _SYSTEM):
+            # Where nothing else can be written, tempfile takes the working directory.
+            raise BackendError(f"No usable temporary directory: every box may read {root}")
         os.mkdir(f"{root}/work", 0o700)
         os.mkdir(f"{root}/outside", 0o700)
         for name in ("pipe", "gate"):

@@ -29,6 +29,7 @@ _OBJECTS = 500_000
 How many new objects there are before garbage is looked for. Importing makes a tenth of
 that, of which none is garbage, and the usual 700 costs a twelfth of the start.
 """
+_INTERRUPTED = "interrupted; what was started has been ended"
 
 
 class _Verb(Protocol):
@@ -97,10 +98,12 @@ def _dispatched(given: Sequence[str]) -> int:
     except Usage as exc:
         return report.failed(Exit.USAGE, exc, f"{exc}\n{exc.usage.strip()}\ntry: sandboxkit --help")
     except KeyboardInterrupt as exc:
-        return report.failed(Exit.INTERRUPTED, exc, "interrupted; what was started has been ended")
+        return report.failed(Exit.INTERRUPTED, exc, _INTERRUPTED)
     except (BrokenPipeError, OutputError):
         raise
     except Exception as exc:  # noqa: BLE001 - the last resort: a line instead of a traceback
+        if isinstance(exc.__cause__, KeyboardInterrupt):  # as Python < 3.12 has it while a class is made
+            return report.failed(Exit.INTERRUPTED, exc.__cause__, _INTERRUPTED)
         if is_debugging:
             traceback.print_exc()
         code = exit_of(exc)
