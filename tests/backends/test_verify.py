@@ -5,6 +5,8 @@ The attack finds each hole, in real boxes, and no hole in a tight one.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from contextlib import asynccontextmanager
@@ -40,6 +42,35 @@ def _no_leftovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
     monkeypatch.setenv("AAA_PASSWORD", "hunter2")
     yield
     assert list(temp.iterdir()) == []
+
+
+KILLED = """
+import sys, time
+from sandboxkit.backends._verify import _stage
+with _stage() as stage:
+    print(stage.root, flush=True)
+    time.sleep(60)
+"""
+
+
+async def test_what_a_killed_attack_left_is_removed_by_the_next_one_alone(tmp_path: Path) -> None:
+    environ = {**os.environ, "TMPDIR": str(tmp_path / "temp")}
+    with (
+        subprocess.Popen([sys.executable, "-c", KILLED], env=environ, stdout=subprocess.PIPE, text=True) as killed,
+        subprocess.Popen([sys.executable, "-c", KILLED], env=environ, stdout=subprocess.PIPE, text=True) as alive,
+    ):
+        assert killed.stdout
+        assert alive.stdout
+        left, used = Path(killed.stdout.readline().strip()), Path(alive.stdout.readline().strip())
+        killed.kill()
+        killed.wait()
+        assert (left / "outside/canary").exists()
+        assert (await attack(RawBwrap())).failure == ""
+        assert not left.exists()
+        assert (used / "outside/canary").exists()  # its owner lives
+        alive.kill()
+    assert (await attack(RawBwrap())).failure == ""
+    assert not used.exists()
 
 
 def grades(found: Verification) -> dict[Control, Grade]:

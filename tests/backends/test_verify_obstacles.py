@@ -40,6 +40,10 @@ CASES = [
         "--security-opt seccomp=unconfined",
     ),
     ("[Errno 2] No such file or directory: 'bwrap'", {}, "bwrap is not installed", "apt install bubblewrap"),
+    ("the backend raised OSError: [Errno 24] Too many open files", {}, "open no more files", "ulimit -n"),
+    ("the backend raised OSError: [Errno 27] File too large", {}, "no longer files", "ulimit -f"),
+    ("the backend raised RuntimeError: can't start new thread", {}, "no more threads", "ulimit -u"),
+    ("[Errno 2] No usable temporary directory found in ['/tmp']", {}, "temporary files", "TMPDIR"),
 ]
 
 

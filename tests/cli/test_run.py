@@ -9,6 +9,7 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -153,6 +154,55 @@ def test_closed_streams_lead_nowhere(tmp_path: Path) -> None:
         )
         assert done.returncode == 7, closed
         assert done.stdout == (b"" if ">&-" in closed.replace("2>&-", "") else b"hello\n"), closed
+
+
+def test_an_input_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    with (tmp_path / "written").open("wb") as written:
+        done = subprocess.run(
+            [*PROGRAM, "run", "--", "true"], cwd=tmp_path, stdin=written, capture_output=True, check=False
+        )
+    assert done.returncode == 119
+    assert done.stderr.startswith(b"sandboxkit: the sandbox spec is wrong: standard input cannot be read: Bad file")
+
+
+@pytest.mark.parametrize("home", [None, "", "relative/home", "/nonexistent/home", "/etc/passwd", "/"])
+def test_any_home_will_do(cli: Cli, home: str | None) -> None:
+    environ = {name: value for name, value in os.environ.items() if name != "HOME"}
+    done = cli("run", "--", "echo", "hello", env=environ if home is None else {**environ, "HOME": home})
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"hello\n", b"")
+
+
+@pytest.mark.parametrize(
+    ("limit", "remedy"), [("-n 16", b"ulimit -n 1024"), ("-f 0", b"ulimit -f unlimited"), ("-v 200000", b"ulimit -v")]
+)
+def test_a_limit_of_the_caller_that_is_too_low_is_said(tmp_path: Path, limit: str, remedy: bytes) -> None:
+    environ = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
+    command = f"ulimit {limit}; exec {' '.join(PROGRAM)} run -- true"
+    done = subprocess.run(command, shell=True, cwd=tmp_path, env=environ, capture_output=True, check=False)
+    assert done.returncode == 122
+    assert remedy in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("delay", [0.02, 0.05, 0.1, 0.2, 0.3, 0.4])
+def test_ctrl_c_at_any_moment_is_no_failure(tmp_path: Path, delay: float) -> None:
+    code = "import sys; from sandboxkit.cli import main; print('ready', flush=True); sys.exit(main())"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, "run", "--", "sleep", "60"],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as program:
+        assert program.stdout
+        assert program.stdout.readline() == "ready\n"
+        time.sleep(delay)
+        program.send_signal(signal.SIGINT)
+        said = program.communicate(timeout=20)[1]
+    # An interpreter that was interrupted in code that it compiled itself ends by the signal.
+    assert program.returncode in (130, -signal.SIGINT)
+    assert said in ("", "sandboxkit: interrupted; what was started has been ended\n")
 
 
 # --- the box ---------------------------------------------------------------------------

@@ -20,7 +20,7 @@ import anyio
 import pytest
 
 from sandboxkit.errors import BrokerError
-from sandboxkit.process import _client, broker_pid, direct_plan, run, shutdown
+from sandboxkit.process import _broker_process, _client, broker_pid, direct_plan, run, shutdown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -202,7 +202,7 @@ assert broker_pid() == mine
 
 
 def test_an_idle_broker_ends_and_serves_what_already_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_client, "IDLE_SECONDS", 0.3)
+    monkeypatch.setattr(_broker_process, "IDLE_SECONDS", 0.3)
     shutdown()
     plan = direct_plan(["/bin/true"], environment={}, cwd="/")
     try:

@@ -16,7 +16,6 @@ from sandboxkit.backends._copies import copies
 from sandboxkit.backends._host import look
 from sandboxkit.backends._journal import Journal
 from sandboxkit.backends._protection import new_repositories, violations
-from sandboxkit.backends._refusals import Ground, merged, violation
 from sandboxkit.backends._remembered import forget
 from sandboxkit.errors import BackendError, CommandError, SetupError, SpecError
 from sandboxkit.model import Control, ControlState, Enforcement, ExecResult, Grade, Invocation, Termination, Violation
@@ -307,6 +306,8 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         survey = self._mechanism.survey(self._facts)
         if survey is None or not outcome.refusals:
             return ()
+        from sandboxkit.backends._refusals import Ground, merged, violation  # few runs are explained
+
         ground = Ground.of(self._spec, survey, machine=os.uname().machine, nests=self._mechanism.nests)
         places = ((refusal, look(refusal)) for refusal in outcome.refusals)
         return merged(violation(refusal, seen, ground) for refusal, seen in places if seen is not None)

@@ -90,6 +90,26 @@ _OBSTACLES: tuple[Obstacle, ...] = (
         INSTALL,
         said=re.compile(r"bwrap.*(not found|No such file)|(not found|No such file).*bwrap", re.IGNORECASE | re.DOTALL),
     ),
+    Obstacle(
+        "this process may open no more files",
+        "raise its limit (ulimit -n 1024), or close what it no longer needs",
+        said=re.compile(r"Too many open files"),
+    ),
+    Obstacle(
+        "this process may write no longer files",
+        "raise its limit (ulimit -f unlimited)",
+        said=re.compile(r"File too large"),
+    ),
+    Obstacle(
+        "this process may start no more threads or processes, or has no memory left for them",
+        "raise its limits (ulimit -u, ulimit -v), or those of its container",
+        said=re.compile(r"can't start new thread|Resource temporarily unavailable|Cannot allocate memory"),
+    ),
+    Obstacle(
+        "no directory for temporary files can be written",
+        "free /tmp, or name another directory in TMPDIR",
+        said=re.compile(r"No usable temporary directory"),
+    ),
 )
 
 

@@ -336,12 +336,11 @@ def _home() -> str:
 
 def _box_home(home: str, system: Iterable[str]) -> str:
     """
-    The home's own path, unless an empty directory there would hide the system.
+    The home's own path, unless an empty directory there would hide the system, or cannot be.
     """
-    covers = any(is_inside(path, home) for path in system)
-    return (
-        "/home/sandbox" if home == "/" or covers or any(is_inside(home, path) for path in ("/proc", "/dev")) else home
-    )
+    covers = home == "/" or any(is_inside(path, home) for path in system)
+    is_taken = os.path.exists(home) and not os.path.isdir(home)
+    return "/home/sandbox" if covers or is_taken or any(is_inside(home, path) for path in ("/proc", "/dev")) else home
 
 
 # --- what is readable without being named -----------------------------------------

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sys
-import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,8 +19,9 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.abc
 
+from sandboxkit.backends._temporary import temporary_directory
 from sandboxkit.backends._verification import VERIFIED, Finding, Verification
-from sandboxkit.errors import BrokerError, ProgramNotExecutableError, ProgramNotFoundError, SandboxError
+from sandboxkit.errors import BackendError, BrokerError, ProgramNotExecutableError, ProgramNotFoundError, SandboxError
 from sandboxkit.model import Control, FilesystemPolicy, Grade, Limits, NetworkPolicy, SandboxSpec, is_inside
 
 if sys.platform != "win32":
@@ -61,7 +60,8 @@ _HAS_NAMESPACES = sys.platform == "linux"
 
 async def attack(backend: SandboxBackend) -> Verification:
     """
-    Attacks one box of *backend*. Leaves nothing on the host.
+    Attacks one box of *backend*. Leaves nothing on the host, and removes what an attack of
+    this user that was killed left there.
     """
     started = time.monotonic()
     try:
@@ -155,8 +155,10 @@ class _Stage:
 
 @contextlib.contextmanager
 def _stage() -> Iterator[_Stage]:
-    root = tempfile.mkdtemp(prefix="sandboxkit-verify-", dir=os.path.realpath(tempfile.gettempdir()))
-    try:
+    with temporary_directory("sandboxkit-verify-") as root:
+        if any(is_inside(root, folder) for folder in _SYSTEM):
+            # Where nothing else can be written, tempfile takes the working directory.
+            raise BackendError(f"No usable temporary directory: every box may read {root}")
         os.mkdir(f"{root}/work", 0o700)
         os.mkdir(f"{root}/outside", 0o700)
         for name in ("pipe", "gate"):
@@ -170,8 +172,6 @@ def _stage() -> Iterator[_Stage]:
         finally:
             os.close(pipe)
             os.close(gate)
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
 
 
 async def _findings(backend: SandboxBackend, stage: _Stage) -> tuple[Finding, ...]:

@@ -5,6 +5,7 @@ The spec that the options of a verb describe.
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 from sandboxkit.errors import SpecError
@@ -60,13 +61,27 @@ def _default(*, has_paths: bool) -> SandboxSpec:
     """
     spec = SandboxSpec.read_only()
     (cwd,) = spec.filesystem.read
-    if not is_inside(os.path.realpath(os.path.expanduser("~")), cwd):
+    if not is_inside(os.path.realpath(_home()), cwd):
         return spec
     if not has_paths:
         raise SpecError(
             f"the working directory {cwd!r} is or holds your home; name what the command may see with --read or --write, or all of it with --read ."
         )
     return SandboxSpec()
+
+
+def _home() -> str:
+    """
+    The home, as boxes take it: a relative HOME names none.
+    """
+    if sys.platform == "win32" or os.environ.get("HOME", "").startswith("/"):
+        return os.path.expanduser("~")
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        return "/"
 
 
 def _paths(option: str, given: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ Arguments in, exit code out; and no traceback, whatever happens between.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import sys
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_OBJECTS = 50_000
+_OBJECTS = 500_000
 """
-How many new objects there are before garbage is looked for. Importing makes as many, of
-which none is garbage, and the usual 700 costs a twelfth of the start.
+How many new objects there are before garbage is looked for. Importing makes a tenth of
+that, of which none is garbage, and the usual 700 costs a twelfth of the start.
 """
+_INTERRUPTED = "interrupted; what was started has been ended"
 
 
 class _Verb(Protocol):
@@ -42,7 +44,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     if "--" in head:
         at = head.index("--")
         head, tail = head[:at], head[at:]
-    root = parser()
+    root = parser(head[0] if head and head[0] in ROOMS else None)
     options = root.parse_args(head)
     if hasattr(options, "command"):
         options.command = [*options.command, *tail] if options.command else tail[1:]
@@ -65,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is None:
         gc.set_threshold(_OBJECTS)
+        atexit.register(gc.freeze)  # so that what ends the interpreter does not look for garbage, several times
     given = list(sys.argv[1:] if arguments is None else arguments)
     wired()
     try:
@@ -95,10 +98,12 @@ def _dispatched(given: Sequence[str]) -> int:
     except Usage as exc:
         return report.failed(Exit.USAGE, exc, f"{exc}\n{exc.usage.strip()}\ntry: sandboxkit --help")
     except KeyboardInterrupt as exc:
-        return report.failed(Exit.INTERRUPTED, exc, "interrupted; what was started has been ended")
+        return report.failed(Exit.INTERRUPTED, exc, _INTERRUPTED)
     except (BrokenPipeError, OutputError):
         raise
     except Exception as exc:  # noqa: BLE001 - the last resort: a line instead of a traceback
+        if isinstance(exc.__cause__, KeyboardInterrupt):  # as Python < 3.12 has it while a class is made
+            return report.failed(Exit.INTERRUPTED, exc.__cause__, _INTERRUPTED)
         if is_debugging:
             traceback.print_exc()
         code = exit_of(exc)
@@ -116,5 +121,9 @@ def _carried_out(options: argparse.Namespace, report: Report) -> int:
         return Exit.DONE
     if options.verb is None:
         raise Usage(f"a verb is missing: {', '.join(ROOMS)}", "usage: sandboxkit VERB ...")
+    if options.verb == "run" and sys.platform == "linux":
+        from sandboxkit.process import start_early
+
+        start_early()  # while this process loads what decides and plans
     room = importlib.import_module(f"sandboxkit.cli.{ROOMS[options.verb]}")
     return cast("_Verb", getattr(room, getattr(options, "member", options.verb)))(options, report)

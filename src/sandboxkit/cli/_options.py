@@ -27,10 +27,14 @@ really has, and says what was enforced. What cannot be enforced is refused.
 _COMMAND_HELP = "one argument is a command line, read like bash reads it; several are a program and its arguments"
 
 
-def parser() -> Parser:
+def parser(verb: str | None = None) -> Parser:
     """
     Everything the command takes. Made anew each time, and without importing what
     carries the verbs out.
+
+    Args:
+        verb: The one that is known to be given, so that the others are not made; None
+            makes all.
     """
     root = Parser(
         prog="sandboxkit",
@@ -41,12 +45,13 @@ def parser() -> Parser:
     )
     root.add_argument("--version", action="store_true", help="print the version")
     verbs = Verbs(root.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser), _common())
-    _add_commands(verbs)
-    add_policy_arguments(verbs)
-    add_egress_arguments(verbs)
-    add_audit_arguments(verbs)
-    add_grant_arguments(verbs)
-    add_eval_arguments(verbs)
+    for names, add in _ADDED:
+        if verb is None or verb in names:
+            add(verbs)
+    return root
+
+
+def _add_others(verbs: Verbs) -> None:
     doctor = verbs.add("doctor", "look at this machine, with remedies", _DOCTOR, takes="[FILE ...]")
     doctor.add_argument(
         "files", metavar="FILE", nargs="*", help="a configuration file: warns where it holds secrets others can read"
@@ -62,7 +67,6 @@ def parser() -> Parser:
     verbs.add("demo", "show it at work, and check it", _DEMO)
     completion = verbs.add("completion", "complete the command line in a shell", _COMPLETION, takes="SHELL")
     completion.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
-    return root
 
 
 def _common() -> Parser:
@@ -192,6 +196,19 @@ Prints a script that completes the command line of sandboxkit:
   bash  source <(sandboxkit completion bash)
   zsh   sandboxkit completion zsh >"${fpath[1]}/_sandboxkit"
   fish  sandboxkit completion fish >~/.config/fish/completions/sandboxkit.fish
+"""
+
+_ADDED = (
+    (("run", "learn", "check", "explain"), _add_commands),
+    (("policy",), add_policy_arguments),
+    (("egress",), add_egress_arguments),
+    (("audit",), add_audit_arguments),
+    (("grants",), add_grant_arguments),
+    (("eval", "render"), add_eval_arguments),
+    (("doctor", "backends", "demo", "completion"), _add_others),
+)
+"""
+The verbs in the order the help lists them, and what adds them.
 """
 
 ROOMS = {

@@ -150,7 +150,7 @@ def show(options: argparse.Namespace, report: Report) -> int:
         "rules_digest": policy.rules_digest,
         "files": list(policy.paths),
         "rules": rules,
-        "floor": [row.model_dump(mode="json", exclude_defaults=True) for row in floor],
+        "floor": [row.to_dict() for row in floor],
     }
     return report.done(Exit.DONE, "shown", fields)
 
@@ -183,7 +183,7 @@ def _show_one(policy: ExecPolicy, rule_id: str, report: Report) -> int:
         say("\n\n".join(texts))
     fields = {
         "rules": [_rule(rule, level) for rule, level in rules],
-        "floor": [row.model_dump(mode="json", exclude_defaults=True) for row in floor],
+        "floor": [row.to_dict() for row in floor],
     }
     return report.done(Exit.DONE, "shown", fields)
 

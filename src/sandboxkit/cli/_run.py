@@ -152,8 +152,15 @@ def input_of() -> bytes | None:
     """
     What stdin holds, unless it is a terminal or another device.
     """
-    if stat.S_ISCHR(os.fstat(0).st_mode):
-        return None
+    try:
+        return None if stat.S_ISCHR(os.fstat(0).st_mode) else _read()
+    except OSError as exc:
+        raise SpecError(
+            f"standard input cannot be read: {exc.strerror}; give </dev/null where the command needs none"
+        ) from exc
+
+
+def _read() -> bytes:
     if not select.select([0], [], [], _PATIENCE_SECONDS)[0]:
         note("waiting for standard input to end; give </dev/null where the command needs none")
     content = bytearray()

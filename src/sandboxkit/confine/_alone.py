@@ -38,6 +38,7 @@ from sandboxkit.confine._child import (
     candidates,
     close_at_exec,
     pack,
+    refusal,
     restrict_files,
     set_limit,
     step,
@@ -64,6 +65,7 @@ MOVES = 1 << 13  # LANDLOCK_ACCESS_FS_REFER
 SCOPES_SINCE = 6
 SIGKILL = 9
 FIRST_SPARE = 64
+LONGEST_REFUSAL = 512
 PIPE_MODE = 0o010000
 NOT_GRANTED = (2, 13, 20, 40)  # ENOENT EACCES ENOTDIR ELOOP
 
@@ -87,7 +89,7 @@ def open_real(path: str) -> int:
     except OSError as error:
         if error.errno in NOT_GRANTED:
             raise
-        raise StepError("landlock", error.errno) from None
+        raise StepError("landlock", error.errno or 22) from None
 
 
 def give_up_user(user: tuple[int, int] | None) -> None:
@@ -155,15 +157,13 @@ def become(order: dict[str, Any]) -> NoReturn:
     step("landlock", restrict_files, order["landlock"], open_real)
     for program in order["filters"]:
         step("seccomp", put_on, SYS_PRCTL[machine], program)
-    refused = 2  # ENOENT
+    refused = StepError("exec", 2)  # ENOENT
     for path in candidates(order["argv"][0], environment):
         try:
             os.execve(path, order["argv"], environment)
         except OSError as error:
-            if error.errno not in (2, 13, 20):  # not there, not permitted, not a directory
-                raise StepError("exec", error.errno) from None
-            refused = 13 if error.errno == 13 and os.path.isfile(path) else refused
-    raise StepError("exec", refused)
+            refused = refusal(path, error.errno) or refused
+    raise refused
 
 
 def begin(order: dict[str, Any]) -> int:
@@ -180,18 +180,18 @@ def begin(order: dict[str, Any]) -> int:
         try:
             become(order)
         except StepError as failure:
-            os.write(report, b"%s %d" % (failure.args[0].encode(), failure.args[1]))
+            os.write(report, b"%s %d %s" % (failure.name.encode(), failure.number, failure.interpreter))
         except BaseException:  # noqa: BLE001 - whatever it was, the command did not start
-            os.write(report, b"setup 22")
+            os.write(report, b"setup 22 ")
         finally:
             os._exit(125)
     os.close(report)
-    said = os.read(failed, 64)
+    said = os.read(failed, LONGEST_REFUSAL)
     os.close(failed)
     if said:
         os.waitpid(pid, 0)
-        stage, _, number = said.partition(b" ")
-        raise StepError(stage.decode(), int(number))
+        stage, number, interpreter = said.split(b" ", 2)
+        raise StepError(stage.decode(), int(number), interpreter)
     return pid
 
 
@@ -341,7 +341,7 @@ def main(payload: int, report: int) -> None:
     try:
         supervise(marshal.loads(os.read(payload, READ_SIZE)), report)
     except StepError as failure:
-        os.write(report, b'{"error": "%s", "errno": %d}\n' % (failure.args[0].encode(), failure.args[1]))
+        os.write(report, failure.line())
         os._exit(125)
     os._exit(0)
 

@@ -13,7 +13,8 @@ of the interpreter, and this runs once a command.
 
 Reports, one JSON object a line: `{"started": 1}` when the command may run from then on,
 then `{"exit": code, "signal": n, "user_us": t, "system_us": t, "max_rss_kb": n}`; or
-`{"error": stage, "errno": n}` when it never ran.
+`{"error": stage, "errno": n, "interpreter": path in hexadecimal}` when it never ran; the
+last names what a script asked for that cannot be executed, and is empty otherwise.
 
 Source: landlock(7), prctl(2), pid_namespaces(7), setrlimit(2).
 """
@@ -50,6 +51,9 @@ RESET = (13, 25)  # PIPE and XFSZ, which the interpreter ignores
 CHILD = 17  # CHLD: a child has ended
 READ_SIZE = 1 << 24
 BACKLOG = 1024  # connections that wait for the proxy
+# include/uapi/linux/binfmts.h BINPRM_BUF_SIZE; fs/exec.c exec_binprm().
+SCRIPT_BYTES = 256
+DEEPEST_SCRIPT = 5
 
 
 class Long(_ctypes._SimpleCData):  # type: ignore[type-arg]  # generic for type checkers only
@@ -71,8 +75,19 @@ class Function(_ctypes.CFuncPtr):
 
 class StepError(Exception):
     """
-    A step did not work: its name, and the error number.
+    A step did not work: its name, the error number, and the interpreter that a script named
+    in vain.
     """
+
+    def __init__(self, name: str, number: int, interpreter: bytes = b"") -> None:
+        self.name, self.number, self.interpreter = name, number, interpreter
+
+    def line(self) -> bytes:
+        """
+        The report about it.
+        """
+        shown = self.interpreter.hex().encode()
+        return b'{"error": "%s", "errno": %d, "interpreter": "%s"}\n' % (self.name.encode(), self.number, shown)
 
 
 syscall_function = Function(_ctypes.dlsym(_ctypes.dlopen(None, 0), "syscall"))  # type: ignore[arg-type]  # None is this process, see ctypes.CDLL
@@ -181,18 +196,80 @@ def spawn(argv: tuple[str, ...], environment: dict[str, str], pass_fds: tuple[tu
     returns its process id.
     """
     moves = [(os.POSIX_SPAWN_DUP2, here, there) for here, there in pass_fds]
-    refused = 2  # ENOENT
+    refused = StepError("exec", 2)  # ENOENT
     for path in candidates(argv[0], environment):
         try:
             return os.posix_spawn(
                 path, argv, environment, file_actions=moves, setsigdef=RESET + FORWARDED, setsigmask=()
             )
         except OSError as error:
-            if error.errno not in (2, 13, 20):  # not there, not permitted, not a directory
-                raise StepError("exec", error.errno) from None
-            if error.errno == 13:
-                refused = 13 if os.path.isfile(path) else refused
-    raise StepError("exec", refused)
+            refused = refusal(path, error.errno) or refused
+    raise refused
+
+
+def refusal(path: str, number: int | None) -> StepError | None:
+    """
+    What it means that executing *path* failed with *number*; None where it is not there, so
+    that the next directory of PATH is looked into.
+
+    Raises:
+        StepError: It is there, and no other can take its place.
+    """
+    if number not in (2, 13, 20):  # not there, not permitted, not a directory
+        raise StepError("exec", number or 22) from None
+    if number == 20 or not os.path.isfile(path):
+        return None
+    # The kernel answers the same for a script and for the interpreter that it names.
+    named = refused_interpreter(path)
+    return StepError("exec", 13, os.fsencode(named)) if number == 13 or named else None
+
+
+def refused_interpreter(path: str) -> str:
+    """
+    Of the interpreters that the script *path* names, and they in turn, the first that cannot
+    be executed; empty where it is the script itself, or no script.
+
+    Source: execve(2), "Interpreter scripts".
+    """
+    for _ in range(DEEPEST_SCRIPT):
+        if not may_execute(path):
+            return ""
+        path = interpreter_of(path)
+        if path and not may_execute(path):
+            return path
+    return ""
+
+
+def may_execute(path: str) -> bool:
+    """
+    Whether *path* is a file marked executable, and one that Landlock lets be read, if its
+    mode does: what may be read there may be executed.
+    """
+    if not os.path.isfile(path) or not os.access(path, os.X_OK):
+        return False
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+    except OSError:
+        return not os.access(path, os.R_OK)
+    return True
+
+
+def interpreter_of(path: str) -> str:
+    """
+    What the first line of the script *path* names; empty where it is none.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        begin = os.read(fd, SCRIPT_BYTES)
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)
+    words = begin.partition(b"\n")[0][2:].split(maxsplit=1)
+    return os.fsdecode(words[0].partition(b"\0")[0]) if begin[:2] == b"#!" and words else ""
 
 
 class Supervisor:
@@ -296,7 +373,7 @@ def main(payload: int, report: int) -> None:
     try:
         run(marshal.loads(os.read(payload, READ_SIZE)), report)
     except StepError as failure:
-        os.write(report, b'{"error": "%s", "errno": %d}\n' % (failure.args[0].encode(), failure.args[1]))
+        os.write(report, failure.line())
         os._exit(125)
     os._exit(0)
 

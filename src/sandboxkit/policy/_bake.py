@@ -14,10 +14,15 @@ from dataclasses import asdict, replace
 from importlib.resources import files
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from sandboxkit.model import Level
 from sandboxkit.policy._facts import Facts
+from sandboxkit.policy._floor import FloorRow, FloorTable, Programs
+from sandboxkit.policy._languages import LanguageRow
 from sandboxkit.policy._layer import RuleIndex
 from sandboxkit.policy._match import CompiledRule
+from sandboxkit.policy._places import PlaceRow
 from sandboxkit.policy._rule import PolicyRule
 
 __all__ = ["CATEGORIES", "baked", "expanded"]
@@ -55,9 +60,25 @@ def baked() -> str:
     parts = [
         f'"rules": [\n{_lines(rows)}\n]',
         f'"index": {_line(asdict(index))}',
-        f'"floor": {_line(_table("floor"))}',
+        f'"floor": {_line(_floor())}',
     ]
     return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _floor() -> dict[str, Any]:
+    """
+    The floor's table, whose values have the types that their fields say.
+
+    Raises:
+        ValidationError: One has not.
+    """
+    table = _table("floor")
+    for key, kind in (("programs", Programs), ("languages", LanguageRow), ("places", PlaceRow), ("floor", FloorRow)):
+        rows = TypeAdapter[object](kind)
+        for row in table[key] if isinstance(table[key], list) else [table[key]]:
+            rows.validate_python(row)
+    FloorTable.of(table)  # knows no key beside these
+    return table
 
 
 def _lines(rows: list[dict[str, Any]]) -> str:

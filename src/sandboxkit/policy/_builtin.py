@@ -7,15 +7,18 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, overload
 
 from sandboxkit.model import Level
+from sandboxkit.policy._digest import digest_of
 from sandboxkit.policy._floor import Floor, FloorTable
 from sandboxkit.policy._layer import Layer, RuleIndex
 from sandboxkit.policy._rule import BAKED, PolicyRule
 
 __all__ = ["builtin_floor", "builtin_layer"]
+
+_DATA = Path(__file__).with_name("data") / "builtin.json"
 
 
 class _Rules(Sequence[PolicyRule]):
@@ -43,8 +46,7 @@ class _Rules(Sequence[PolicyRule]):
 
 @cache
 def _table() -> dict[str, Any]:
-    text = files("sandboxkit.policy").joinpath("data", "builtin.json").read_text(encoding="utf-8")
-    table: dict[str, Any] = json.loads(text)
+    table: dict[str, Any] = json.loads(_DATA.read_bytes())
     return table
 
 
@@ -61,4 +63,5 @@ def builtin_floor() -> Floor:
     """
     The floor.
     """
-    return Floor.of(FloorTable.model_validate(_table()["floor"]))
+    table = _table()["floor"]
+    return Floor.of(FloorTable.of(table), digest_of(table))

@@ -122,7 +122,7 @@ def _conditions(rule: PolicyRule) -> str:
 
 
 def _of_floor(row: FloorRow) -> str:
-    conditions = row.model_dump(exclude_defaults=True, exclude={"id", "reason", "match", "not_match", "programs"})
+    conditions = [name for name in row.to_dict() if name not in ("id", "reason", "match", "not_match", "programs")]
     programs = "{" + ",".join(row.programs) + "}" if row.programs else "any program"
     return _cut(f"{programs} {', '.join(conditions)}".strip())
 
@@ -155,8 +155,7 @@ def floor_in_full(row: FloorRow) -> str:
     """
     Everything the *row* of the floor says.
     """
-    given = row.model_dump(mode="json", exclude_defaults=True)
-    lines = [f"{key} = {value!r}" for key, value in given.items()]
+    lines = [f"{key} = {value!r}" for key, value in row.to_dict().items()]
     return shown_lines("\n".join(("# row of the floor: it denies whatever the rules say", *lines)))
 
 

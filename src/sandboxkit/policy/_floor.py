@@ -6,15 +6,12 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, Self
-
-from pydantic import BaseModel, ConfigDict, model_validator
+from typing import TYPE_CHECKING, Any, Literal
 
 from sandboxkit.model import EvaluationContext
 from sandboxkit.policy._arguments import ArgumentSet, is_option
-from sandboxkit.policy._digest import digest_of
 from sandboxkit.policy._glob import Later, any_glob, any_of
 from sandboxkit.policy._languages import LanguageRow, Languages
 from sandboxkit.policy._mentions import MentionRow, Mentions
@@ -63,11 +60,8 @@ _WRITING = frozenset(
 _WRITING_ATTACHED = re.compile(r"of=|-[a-zA-Z]*[oOt](?=[/~.])|--(?:output|output-document|target-directory|out)=")
 
 
-class _Row(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class FloorRow(_Row):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FloorRow:
     """
     One denial. All conditions that are given must hold, each for the same command.
     """
@@ -114,8 +108,11 @@ class FloorRow(_Row):
     not_match: tuple[str | tuple[str, ...], ...] = ()
     """Commands it does not."""
 
-    @model_validator(mode="after")
-    def _has_condition(self) -> Self:
+    def __post_init__(self) -> None:
+        """
+        Raises:
+            ValueError: It has no condition.
+        """
         if not (
             self.programs
             or self.options
@@ -131,7 +128,13 @@ class FloorRow(_Row):
             or self.code
         ):
             raise ValueError("a row of the floor has at least one condition")
-        return self
+
+    def to_dict(self) -> dict[str, object]:
+        """
+        A JSON-ready form without what is left at its default.
+        """
+        values = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
+        return {name: _list(value) for name, (value, default) in values.items() if value != default}
 
     @property
     def place(self) -> str:
@@ -141,7 +144,8 @@ class FloorRow(_Row):
         return self.operands or self.destination or self.output or self.origin
 
 
-class Programs(_Row):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Programs:
     """
     Groups of programs the floor's reading depends on.
     """
@@ -164,7 +168,8 @@ class Programs(_Row):
     """They print what is in the files that they name; the empty name is a redirection alone."""
 
 
-class FloorTable(_Row):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FloorTable:
     """
     The floor as it stands in its file.
     """
@@ -174,6 +179,36 @@ class FloorTable(_Row):
     mentions: tuple[MentionRow, ...]
     places: tuple[PlaceRow, ...]
     floor: tuple[FloorRow, ...]
+
+    @classmethod
+    def of(cls, table: Mapping[str, Any]) -> FloorTable:
+        """
+        *table* as JSON gives it. The types of its values are checked where it is baked,
+        once, and not by every process.
+
+        Raises:
+            TypeError: A row has a key that is unknown, or lacks one.
+            ValueError: A row of the floor has no condition.
+        """
+        return cls(
+            programs=Programs(**{name: frozenset(programs) for name, programs in table["programs"].items()}),
+            languages=tuple(LanguageRow(**_frozen(row)) for row in table["languages"]),
+            mentions=tuple(MentionRow(**_frozen(row)) for row in table["mentions"]),
+            places=tuple(PlaceRow(**_frozen(row)) for row in table["places"]),
+            floor=tuple(FloorRow(**_frozen(row)) for row in table["floor"]),
+        )
+
+
+def _frozen(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+
+
+def _list(value: object) -> object:
+    return [_list(each) for each in value] if isinstance(value, tuple) else value
+
+
+def _tuple(values: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(_tuple(value) if isinstance(value, list) else value for value in values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,9 +298,13 @@ class Floor:
     digest: str
 
     @classmethod
-    def of(cls, table: FloorTable) -> Floor:
+    def of(cls, table: FloorTable, digest: str) -> Floor:
         """
         *table*, indexed.
+
+        Args:
+            table: The rows.
+            digest: Names their content.
         """
         places = {row.name: Places.of(row) for row in table.places}
         rows = tuple(FloorRule.of(row, places) for row in table.floor)
@@ -292,7 +331,7 @@ class Floor:
             writers=table.programs.downloaders | table.programs.copiers,
             languages=languages,
             mentions=Mentions.of(table.mentions),
-            digest=digest_of(_sorted(table.model_dump(mode="json"))),
+            digest=digest,
         )
 
     def denials(self, subject: Subject, *, moved: bool = False) -> Sequence[FloorRow]:
@@ -484,12 +523,3 @@ def _indexed(pairs: Iterable[tuple[str, FloorRule]]) -> dict[str, tuple[FloorRul
 def _is_path(candidate: str) -> bool:
     # "see ~/.ssh/config" is a sentence; "/my files/x" and "my files" are paths.
     return bool(candidate) and not is_option(candidate) and " " not in candidate.partition("/")[0]
-
-
-def _sorted(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _sorted(item) for key, item in value.items()}
-    if isinstance(value, list):
-        # Sets have no order of their own; lists of rows keep theirs.
-        return sorted(value) if all(isinstance(item, str) for item in value) else [_sorted(item) for item in value]
-    return value

@@ -8,10 +8,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from pydantic import ConfigDict
-
-from sandboxkit.model import Described
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -21,12 +17,11 @@ _VERSION = re.compile(r"[-.0-9]+$")
 _STDIN = frozenset(("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"))
 
 
-class LanguageRow(Described):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguageRow:
     """
     How some programs are handed the code they execute.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     programs: tuple[str, ...]
     """Their names, without a version at the end."""

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from sandboxkit.errors import CommandError, PolicyError
 from sandboxkit.model import Level, PolicyAction
 from sandboxkit.policy._examples import floor_denies
-from sandboxkit.policy._load import RuleSource, read_file
+from sandboxkit.policy._load import read_file
 from sandboxkit.policy._match import CompiledRule
 from sandboxkit.policy._numbers import COUNTED
 from sandboxkit.policy._problems import Problem, located
+from sandboxkit.policy._rule_source import RuleSource
 from sandboxkit.policy._shadow import covers
 from sandboxkit.shell import starts_others
 

@@ -21,6 +21,7 @@ from sandboxkit.model import KeyLines, Level, PolicyAction
 from sandboxkit.model._unreadable import unreadable
 from sandboxkit.policy._problems import Problem, located, rule_problems, said, set_problems
 from sandboxkit.policy._rule import PolicyRule
+from sandboxkit.policy._rule_source import RuleSource
 
 if TYPE_CHECKING:
     from sandboxkit.policy._trial import RuleTest
@@ -29,7 +30,6 @@ __all__ = [
     "KEYS",
     "MAX_FILE_BYTES",
     "VERSION",
-    "RuleSource",
     "from_file",
     "from_files",
     "from_mapping",
@@ -48,22 +48,6 @@ Of so many rules of a file it is found out whether their patterns can match anyt
 file may come from somebody who wants to keep us busy.
 """
 KEYS = ("version", "default", "rules", "tests", "$schema")
-
-
-@dataclass(frozen=True, slots=True)
-class RuleSource:
-    """
-    What one file or mapping says.
-
-    Attributes:
-        rules: Its rules, in order.
-        default: What it wants done with commands no rule matches, or None.
-        tests: Commands it expects an action for. They are run on request only.
-    """
-
-    rules: tuple[PolicyRule, ...] = ()
-    default: PolicyAction | None = None
-    tests: tuple[RuleTest, ...] = ()
 
 
 def from_files(files: Mapping[Level, str | os.PathLike[str] | None]) -> dict[Level, RuleSource]:

@@ -8,9 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pydantic import ConfigDict
-
-from sandboxkit.model import Described
 from sandboxkit.policy._arguments import ArgumentSet, is_option
 
 if TYPE_CHECKING:
@@ -21,12 +18,11 @@ __all__ = ["MentionRow", "Mentions"]
 _GIVEN_PATTERN = ArgumentSet.of(["-e", "-f", "--regexp", "--file", "--expression", "--files"])
 
 
-class MentionRow(Described):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MentionRow:
     """
     Options of some programs whose value is not opened, or only to log in.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     programs: tuple[str, ...]
     """Their names."""

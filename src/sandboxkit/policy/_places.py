@@ -10,8 +10,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
-
 from sandboxkit.model import is_inside
 from sandboxkit.policy._path_globs import PathGlobs
 from sandboxkit.policy._paths import homely, located, normal
@@ -24,12 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["PlaceRow", "Places"]
 
 
-class PlaceRow(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceRow:
     """
     One class of paths: a row of the floor's table.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     """How rows of the floor refer to it."""

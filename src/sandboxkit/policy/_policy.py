@@ -15,10 +15,9 @@ from sandboxkit.errors import PolicyError, RuleNotFoundError
 from sandboxkit.model import EvaluationContext, Level, PolicyAction, PolicyEvaluation
 from sandboxkit.policy._builtin import builtin_floor, builtin_layer
 from sandboxkit.policy._layer import Layer, RuleSet
-from sandboxkit.policy._load import RuleSource, from_file, from_files, from_mapping
 from sandboxkit.policy._memo import Memo
-from sandboxkit.policy._problems import rule_problems, said, set_problems
 from sandboxkit.policy._rule import PolicyRule
+from sandboxkit.policy._rule_source import RuleSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,6 +90,8 @@ class ExecPolicy:
         Raises:
             PolicyError: It holds a mistake. All mistakes are reported.
         """
+        from sandboxkit.policy._load import from_mapping
+
         return cls._of(builtin_layer(), {Level.USER: from_mapping(data, Level.USER)})
 
     @classmethod
@@ -114,6 +115,8 @@ class ExecPolicy:
             PolicyError: A file cannot be read or holds a mistake. All mistakes of all
                 files are reported, with file, row, line and key.
         """
+        from sandboxkit.policy._load import from_files  # what reads and checks files is not loaded where there is none
+
         files = {Level.ORGANISATION: organisation, Level.USER: user, Level.PROJECT: project}
         paths = tuple(os.path.realpath(path) for path in files.values() if path is not None)
         return cls._of(builtin_layer(), from_files(files), paths)
@@ -268,6 +271,8 @@ class ExecPolicy:
             PolicyError: The file cannot be read, it holds a mistake, or its rules and
                 those that stay do not go together. All mistakes are reported.
         """
+        from sandboxkit.policy._load import from_file, from_mapping
+
         found = from_mapping(source, Level.USER) if isinstance(source, Mapping) else from_file(source, Level.USER)
         with self._lock:
             rules = [*(() if replace else self._rules.user.rules), *found.rules]
@@ -325,6 +330,8 @@ class ExecPolicy:
         raise RuleNotFoundError(rule_id)
 
     def _replace(self, rules: list[PolicyRule], *, changed: PolicyRule) -> None:
+        from sandboxkit.policy._problems import rule_problems
+
         problems = [f"rule {changed.id!r}: {key}: {message}" for key, message in rule_problems(changed, Level.USER)]
         problems += _together(rules)
         if problems:
@@ -346,6 +353,8 @@ class ExecPolicy:
 
 
 def _together(rules: Sequence[PolicyRule]) -> list[str]:
+    from sandboxkit.policy._problems import set_problems
+
     return [f"rule {rules[index].id!r}: {key}: {message}" for index, key, message in set_problems(rules)]
 
 
@@ -356,6 +365,8 @@ def _changed(rule: PolicyRule, changes: Mapping[str, object]) -> PolicyRule:
     try:
         return PolicyRule.model_validate(given | dict(changes))
     except ValidationError as error:
+        from sandboxkit.policy._problems import said
+
         raise PolicyError(*(f"rule {rule.id!r}: {key}: {message}" for key, message in said(error))) from error
 
 

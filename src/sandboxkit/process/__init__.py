@@ -2,18 +2,21 @@
 The only room that starts processes: it runs a launch plan and ends the whole tree.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 from sandboxkit._lazy import lazy
-from sandboxkit.process._client import broker_pid, ensure_broker, interpreter
-from sandboxkit.process._direct import direct_plan
-from sandboxkit.process._door import Serve
-from sandboxkit.process._run import Outcome, Running, launch, run
-from sandboxkit.process._streams import PipeReader, PipeWriter, Streams, open_streams, pipe_to_us
-from sandboxkit.process._zygote import Conversation, Zygote, end_waiting, shutdown, socket_pair, zygote_pids
 
 if TYPE_CHECKING:
+    from sandboxkit.process._broker_process import interpreter, start_early
+    from sandboxkit.process._client import broker_pid, ensure_broker
+    from sandboxkit.process._direct import direct_plan
+    from sandboxkit.process._door import Serve
     from sandboxkit.process._loop import Loop, Work, shared_loop
+    from sandboxkit.process._run import Outcome, Running, launch, run
+    from sandboxkit.process._streams import PipeReader, PipeWriter, Streams, open_streams, pipe_to_us
+    from sandboxkit.process._zygote import Conversation, Zygote, end_waiting, shutdown, socket_pair, zygote_pids
 
 __all__ = [
     "Conversation",
@@ -38,8 +41,20 @@ __all__ = [
     "shared_loop",
     "shutdown",
     "socket_pair",
+    "start_early",
     "zygote_pids",
 ]
 
-# asyncio costs an import that who only plans, or has a loop of its own, does not need.
-__getattr__ = lazy(__name__, {"_loop": ("Loop", "Work", "shared_loop")})
+__getattr__ = lazy(
+    __name__,
+    {
+        "_broker_process": ("interpreter", "start_early"),
+        "_client": ("broker_pid", "ensure_broker"),
+        "_direct": ("direct_plan",),
+        "_door": ("Serve",),
+        "_loop": ("Loop", "Work", "shared_loop"),
+        "_run": ("Outcome", "Running", "launch", "run"),
+        "_streams": ("PipeReader", "PipeWriter", "Streams", "open_streams", "pipe_to_us"),
+        "_zygote": ("Conversation", "Zygote", "end_waiting", "shutdown", "socket_pair", "zygote_pids"),
+    },
+)

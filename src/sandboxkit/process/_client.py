@@ -16,8 +16,6 @@ import contextlib
 import ctypes
 import json
 import os
-import select
-import signal
 import socket
 import struct
 import sys
@@ -25,13 +23,12 @@ import threading
 import weakref
 from dataclasses import dataclass, field, fields
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from sandboxkit.errors import BrokerError, SetupError
-from sandboxkit.process._explain import trace_order
+from sandboxkit.process._broker_process import Broker, interpreter, reap, start, started
 from sandboxkit.process._kept import LineControl, keep
 
 if sys.platform != "win32":
@@ -40,35 +37,12 @@ if sys.platform != "win32":
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sandboxkit.model import ControlGroup, ControlGroups, LaunchPlan
+    from sandboxkit.model import ControlGroup, ControlGroups, LaunchPlan, Trace
 
-__all__ = ["Control", "broker_pid", "ensure_broker", "interpreter", "shutdown", "submit"]
+__all__ = ["Control", "broker_pid", "ensure_broker", "shutdown", "submit"]
 
-_BROKER = Path(__file__).with_name("_broker.py")
-_FIRST_SPARE_FD = 10
 _RESTARTS = 3
-IDLE_SECONDS = 60.0
-"""
-After how many seconds without a box a broker ends; the next run starts another.
-"""
 _SHUTDOWN_SECONDS = 8.0
-
-
-def interpreter() -> str:
-    """
-    The host path of the interpreter that runs the broker and the in-box child.
-
-    It is the base interpreter, not a virtual environment's link to it: neither needs
-    more than the standard library.
-
-    Raises:
-        BrokerError: None can be found, as in an embedded interpreter.
-    """
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    for candidate in (getattr(sys, "_base_executable", None), sys.executable, f"{sys.base_exec_prefix}/bin/{version}"):
-        if candidate and Path(candidate).name.startswith("python") and os.access(candidate, os.X_OK):
-            return os.path.realpath(candidate)
-    raise BrokerError("no Python interpreter was found next to the running one; the broker needs one to start commands")
 
 
 def memfd(name: str, content: bytes) -> int:
@@ -119,61 +93,13 @@ _RESOLVE_NO_SYMLINKS = 0x04
 
 
 @dataclass(slots=True)
-class _Broker:
-    pid: int
-    channel: socket.socket
-
-
-@dataclass(slots=True)
 class _State:
     lock: threading.Lock = field(default_factory=threading.Lock)
-    broker: _Broker | None = None
+    broker: Broker | None = field(default_factory=started)
     controls: weakref.WeakSet[Control | LineControl] = field(default_factory=weakref.WeakSet)
 
 
 _state = _State()
-
-
-def _start() -> _Broker:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    owner = os.pidfd_open(os.getpid())
-    spare = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_SPARE_FD) for fd in (theirs.fileno(), owner)]
-    actions: list[tuple[Any, ...]] = [
-        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
-        (os.POSIX_SPAWN_DUP2, 0, 1),
-        (os.POSIX_SPAWN_DUP2, 0, 2),
-        (os.POSIX_SPAWN_DUP2, spare[0], 3),
-        (os.POSIX_SPAWN_DUP2, spare[1], 4),
-    ]
-    python = interpreter()
-    try:
-        pid = os.posix_spawn(
-            python,
-            [python, "-I", "-S", str(_BROKER), "3", "4", str(IDLE_SECONDS)],
-            {},
-            file_actions=actions,
-            setsid=True,
-        )
-    except OSError as exc:
-        ours.close()
-        raise BrokerError(f"the process that starts commands did not start: {exc}") from exc
-    finally:
-        theirs.close()
-        for fd in (owner, *spare):
-            os.close(fd)
-    return _Broker(pid, ours)
-
-
-def _reap(broker: _Broker, *, patience: float) -> None:
-    broker.channel.close()
-    with contextlib.suppress(ChildProcessError, ProcessLookupError):
-        fd = os.pidfd_open(broker.pid)
-        try:
-            if not select.select([fd], [], [], patience)[0]:
-                signal.pidfd_send_signal(fd, signal.SIGKILL)
-            os.waitpid(broker.pid, 0)
-        finally:
-            os.close(fd)
 
 
 def broker_pid() -> int | None:
@@ -207,7 +133,7 @@ def shutdown() -> None:
     with _state.lock:
         broker, _state.broker = _state.broker, None
     if broker:
-        _reap(broker, patience=_SHUTDOWN_SECONDS)
+        reap(broker, patience=_SHUTDOWN_SECONDS)
 
 
 def _drop_after_fork() -> None:
@@ -290,7 +216,7 @@ def _order(plan: LaunchPlan, targets: Sequence[int], timeout: float | None, *, e
             "is_direct": plan.confinement is None,
             "rlimits": plan.rlimits,
             "groups": plan.groups and _flat(plan.groups) | {"groups": [*map(_flat, plan.groups.groups)]},
-            "trace": trace_order(plan.trace) if explain and plan.trace else None,
+            "trace": _trace(plan.trace) if explain and plan.trace else None,
             "staging": staging
             and {
                 "uid": staging.uid,
@@ -301,6 +227,12 @@ def _order(plan: LaunchPlan, targets: Sequence[int], timeout: float | None, *, e
             },
         }
     ).encode()
+
+
+def _trace(trace: Trace) -> dict[str, Any]:
+    from sandboxkit.process._explain import trace_order  # few runs are explained
+
+    return trace_order(trace)
 
 
 def _flat(value: ControlGroups | ControlGroup) -> dict[str, Any]:
@@ -392,18 +324,18 @@ def _sent(channel: socket.socket, fds: array.array[int]) -> bool:
 _ETOOMANYREFS = 109
 
 
-def _broker() -> _Broker:
+def _broker() -> Broker:
     if sys.platform != "linux":
         raise BrokerError(f"the process that starts commands needs Linux, this is {sys.platform}; use Docker")
     with _state.lock:
         if _state.broker is None:
-            _state.broker = _start()
+            _state.broker = start()
         return _state.broker
 
 
-def _discard(broker: _Broker) -> None:
+def _discard(broker: Broker) -> None:
     with _state.lock:
         if _state.broker is not broker:
             return
         _state.broker = None
-    _reap(broker, patience=_SHUTDOWN_SECONDS)
+    reap(broker, patience=_SHUTDOWN_SECONDS)

@@ -22,6 +22,7 @@ import anyio
 from anyio.from_thread import BlockingPortal
 
 from sandboxkit.errors import LaunchError, ShutDownError
+from sandboxkit.process._client import broker_pid
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -211,6 +212,7 @@ class _Shared:
             ShutDownError: The interpreter is ending, so no thread starts any more.
             LaunchError: The process has no descriptors left.
         """
+        broker_pid()  # what ends the broker is loaded, and so registered before the loop's own end
         thread = threading.current_thread()
         with self._lock:
             place = next((place for place, loop in enumerate(self._loops, start=1) if loop.thread is thread), 0)
@@ -221,7 +223,7 @@ class _Shared:
                     raise ShutDownError("the interpreter is ending, so nothing is run any more") from exc
                 except OSError as exc:
                     raise LaunchError(f"the event loop did not start: {exc.strerror}") from exc
-                # Registered later than the broker's own end, so it comes earlier: commands are cancelled while a broker can end them.
+                # Registered later than the broker's end, so it comes earlier: commands are cancelled while a broker can end them.
                 atexit.register(self._loops[place].close)
             return self._loops[place]
 

@@ -17,7 +17,6 @@ from sandboxkit.errors import BrokerError, LaunchError, ProgramNotExecutableErro
 from sandboxkit.model import Termination, Usage
 from sandboxkit.process._client import Control, submit
 from sandboxkit.process._door import Serving, serving
-from sandboxkit.process._explain import found
 from sandboxkit.process._streams import CHUNK, PipeReader, PipeWriter, pipe_from_us, pipe_to_us
 
 if TYPE_CHECKING:
@@ -83,6 +82,8 @@ class _Found:
         """
         if self.fd is None:
             return (), "its backend does not say how to follow a command" if self._is_wanted else ""
+        from sandboxkit.process._explain import found  # few runs are explained
+
         with open(self.fd, "rb", closefd=False) as file:
             file.seek(0)
             return found(file.read())
@@ -256,6 +257,12 @@ def _launch_error(plan: LaunchPlan, record: Mapping[str, Any], stderr: bytes) ->
     if stage == "exec" and number in (_ENOENT, _ENOTDIR):
         return ProgramNotFoundError(
             argv[0], f"{where}; name one that a directory of its PATH holds and the spec lets it read"
+        )
+    if stage == "exec" and (named := record.get("interpreter")):
+        interpreter = os.fsdecode(bytes.fromhex(named))
+        return ProgramNotExecutableError(
+            argv[0],
+            f"its first line names the interpreter {interpreter!r}, which is not there {where}, not marked executable, or not readable by the spec; name another, or let the spec read it",
         )
     if stage == "exec" and number == _EACCES:
         return ProgramNotExecutableError(

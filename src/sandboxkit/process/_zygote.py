@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from sandboxkit.errors import SetupError
-from sandboxkit.process._client import interpreter
+from sandboxkit.process._broker_process import interpreter
 from sandboxkit.process._client import shutdown as end_broker
 
 if sys.platform != "win32":

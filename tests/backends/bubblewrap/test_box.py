@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import tempfile
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import anyio
@@ -16,8 +17,11 @@ import pytest
 import sandboxkit
 from sandboxkit import process
 from sandboxkit.backends._cgroups import cgroups
+from sandboxkit.backends._survey import Identity
 from sandboxkit.backends.bubblewrap import BubblewrapBackend
 from sandboxkit.backends.bubblewrap._detect import refusal
+from sandboxkit.backends.bubblewrap._facts import BubblewrapFacts
+from sandboxkit.backends.bubblewrap._plan import launch_plan
 from sandboxkit.errors import (
     BackendError,
     BackendUnavailableError,
@@ -27,7 +31,16 @@ from sandboxkit.errors import (
     SetupError,
     SpecError,
 )
-from sandboxkit.model import Control, FilesystemPolicy, Grade, Limits, ProcessPolicy, SandboxSpec, Termination
+from sandboxkit.model import (
+    Control,
+    FilesystemPolicy,
+    Grade,
+    Invocation,
+    Limits,
+    ProcessPolicy,
+    SandboxSpec,
+    Termination,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -254,6 +267,22 @@ async def test_a_link_put_in_a_paths_place_after_the_look_is_not_followed(worksp
         with pytest.raises(SetupError, match="Too many levels of symbolic links"):
             await process.run(plan)
     assert list(other.iterdir()) == []
+
+
+async def test_a_bwrap_that_cannot_close_that_gap_says_so(workspace: Path) -> None:
+    spec = SandboxSpec.workspace_write(workspace)
+    facts = (await BubblewrapBackend().detect(spec)).facts
+    assert isinstance(facts, BubblewrapFacts)
+    assert facts.survey
+    assert facts.program
+    ordinary = replace(facts.survey, identity=Identity(is_root=False, uid=1000, gid=1000, is_named=True))
+    for options, is_said in (
+        (facts.program.options | {"--bind-fd"}, False),
+        (facts.program.options - {"--bind-fd"}, True),
+    ):
+        made = replace(facts, survey=ordinary, program=replace(facts.program, options=options))
+        notes = launch_plan(Invocation(("true",)), spec, made).notes
+        assert any("binds by name only" in note for note in notes) is is_said
 
 
 async def test_each_command_of_a_box_has_the_host_looked_at_anew(workspace: Path) -> None:

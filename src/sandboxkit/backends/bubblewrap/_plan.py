@@ -32,6 +32,7 @@ _MANY = 1 << 16
 _BOOT = f"import marshal,os;exec(marshal.loads(os.read({_CODE},1<<24)))"
 _STAGE = "/tmp"
 _SHELL_NAME = "sandbox"
+_BY_DESCRIPTOR = "--bind-fd"
 _PROGRAMS = 2
 """bwrap, and the child inside."""
 
@@ -53,7 +54,7 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFact
     numbers = iter(carriers[len(invocation.pass_fds) :])
     contents, data = _data_files(tree, survey, facts, numbers)
     steps = mounts(tree, spec, survey, data=data, instead=dict(invocation.instead))
-    if not survey.identity.is_root and "--bind-fd" in program.options:
+    if not survey.identity.is_root and _BY_DESCRIPTOR in program.options:
         steps = _held(steps, tree, numbers)
     staging = _staging(steps, survey, program) if survey.identity.is_root and not survey.identity.keeps_root else None
     confinement = _confinement(invocation, spec, facts, tree, survey, carriers)
@@ -79,7 +80,7 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFact
         staging=staging,
         trace=Trace(_PROGRAMS, (program_filter,)),
         listener_fd=listener_fd,
-        notes=_notes(spec, survey),
+        notes=_notes(spec, survey, program),
     )
 
 
@@ -103,8 +104,13 @@ def _refuse_covered(spec: SandboxSpec) -> None:
         raise SpecError(*problems)
 
 
-def _notes(spec: SandboxSpec, survey: Survey) -> tuple[str, ...]:
+def _notes(spec: SandboxSpec, survey: Survey, program: Program) -> tuple[str, ...]:
     notes = []
+    if not survey.identity.is_root and _BY_DESCRIPTOR not in program.options:
+        notes.append(
+            "this bwrap binds by name only: another box that writes the same directories could put a link in the "
+            "place of one while this is made; use bubblewrap 0.10 or a distribution's fixed one"
+        )
     if survey.identity.keeps_root:
         notes.append("the command keeps uid 0, because process.isolation may be degraded")
     if survey.watched:
