@@ -157,5 +157,6 @@ DEVIATIONS: Final[Mapping[str, Mapping[str, Mapping[str, str]]]] = {
         USER: {},
     },
     "docker": {ROOT: {**_DOCKER, **_DOCKER_ROOT}, USER: _DOCKER},
+    "podman": {ROOT: {**_DOCKER, **_DOCKER_ROOT}, USER: _DOCKER},
     "landlock": {ROOT: {**_LANDLOCK, **_LANDLOCK_ROOT}, USER: {**_LANDLOCK, **_LANDLOCK_USER}},
 }

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sandboxkit.backends._contract import Detection, Facts, SandboxBackend
+from sandboxkit.backends.docker._address import WORDS, address, socket_path
 from sandboxkit.backends.docker._enforcement import enforcement
-from sandboxkit.backends.docker._engine import NAME, Engine, address
-from sandboxkit.backends.docker._facts import DockerFacts, PullPolicy, Settings, Workspace
+from sandboxkit.backends.docker._engine import Engine
+from sandboxkit.backends.docker._facts import DockerFacts, EngineName, PullPolicy, Settings, Workspace
 from sandboxkit.backends.docker._labels import LABEL, is_left, maker
 from sandboxkit.backends.docker._plan import launch_plan
 from sandboxkit.errors import BackendError, BackendUnavailableError, MissingExtraError, SpecError
@@ -72,9 +73,12 @@ class DockerBackend(SandboxBackend):
             container, where changes stay. Engines on other machines need the latter.
         runtime: The runtime that starts the container, for example `runsc`; None is the
             engine's default.
-        host: The engine's address; None takes DOCKER_HOST, then the current context of
-            the `docker` command, then the platform's own socket.
+        host: The engine's address. None takes, for Docker: DOCKER_HOST, then the current context
+            of the `docker` command, then the platform's own socket; for Podman: CONTAINER_HOST,
+            then `$XDG_RUNTIME_DIR/podman/podman.sock`, then `/run/podman/podman.sock`.
         timeout: Seconds the engine may take for one call.
+        engine: `docker` or `podman`, which is also the backend's name. Podman is spoken to by
+            its Docker interface; where the other one answers, the backend is unavailable.
 
     Raises:
         ValueError: A value is none of those named.
@@ -89,7 +93,10 @@ class DockerBackend(SandboxBackend):
         runtime: str | None = None,
         host: str | None = None,
         timeout: float = 20.0,
+        engine: EngineName = "docker",
     ) -> None:
+        if engine not in WORDS:
+            raise ValueError(f"engine {engine!r}: use 'docker' or 'podman'")
         if pull not in ("never", "missing", "always"):
             raise ValueError(f"pull {pull!r}: use 'never', 'missing' or 'always'")
         if workspace not in ("bind", "copy"):
@@ -98,15 +105,15 @@ class DockerBackend(SandboxBackend):
             raise ValueError(f"timeout {timeout}: give a positive number of seconds")
         if image is not None and not image.strip():
             raise ValueError("image: it is empty; name one, or leave it out for the host's system")
-        self._settings = Settings(image, pull, workspace, runtime, host, timeout)
+        self._settings = Settings(image, pull, workspace, runtime, host, timeout, engine)
         self._supervisors: dict[str, Supervisor] = {}
 
     @property
-    def name(self) -> str:
+    def name(self) -> EngineName:
         """
-        `docker`.
+        `docker` or `podman`, the engine it was made for.
         """
-        return NAME
+        return self._settings.engine
 
     async def detect(self, spec: SandboxSpec | None = None) -> Detection:
         """
@@ -130,16 +137,12 @@ class DockerBackend(SandboxBackend):
     async def _look(self) -> DockerFacts:
         if sys.platform == "win32":
             raise BackendUnavailableError(
-                NAME, "the stream to a container needs a POSIX system in this version", "run this program in WSL 2"
+                self.name, "the stream to a container needs a POSIX system in this version", "run this program in WSL 2"
             )
-        host = address(self._settings.host)
+        host = self._address()
         if _is_no_socket(host):
             # Answered without the SDK, whose import takes as long as a whole box.
-            raise BackendUnavailableError(
-                NAME,
-                f"{host}: no engine listens there",
-                "start Docker or Podman's API service, or name a running engine in DOCKER_HOST or DockerBackend(host=...)",
-            )
+            raise BackendUnavailableError(self.name, f"{host}: no engine listens there", WORDS[self.name].start)
         from sandboxkit.backends.docker._detect import look
 
         engine = self._engine(host)
@@ -148,8 +151,11 @@ class DockerBackend(SandboxBackend):
         finally:
             engine.close()
 
+    def _address(self) -> str:
+        return address(self.name, self._settings.host)
+
     def _engine(self, host: str) -> Engine:
-        return Engine(host, self._settings.timeout)
+        return Engine(self.name, host, self._settings.timeout)
 
     def enforcement(self, spec: SandboxSpec, facts: Facts) -> Enforcement:
         """
@@ -189,7 +195,7 @@ class DockerBackend(SandboxBackend):
             SetupError: The engine refused the container.
         """
         if not detection.available:
-            raise BackendUnavailableError(NAME, detection.reason, detection.remedy)
+            raise BackendUnavailableError(self.name, detection.reason, detection.remedy)
         from sandboxkit.backends._temporary import temporary_directory
         from sandboxkit.backends.docker._box import DockerSandbox
         from sandboxkit.backends.docker._detect import own_image
@@ -201,7 +207,7 @@ class DockerBackend(SandboxBackend):
         try:
             image = facts.image or await own_image(engine, facts.survey.links if facts.survey else ())
             with temporary_directory(_PREFIX) as scratch:
-                make_covers(scratch)
+                make_covers(scratch, spec, facts)
                 box: DockerSandbox | PlainSandbox
                 if facts.supervisor == "python":
                     box = DockerSandbox(engine, spec, facts, image, scratch)
@@ -315,7 +321,7 @@ class DockerBackend(SandboxBackend):
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Engine]:
-        engine = self._engine(address(self._settings.host))
+        engine = self._engine(self._address())
         try:
             yield engine
         finally:
@@ -323,7 +329,8 @@ class DockerBackend(SandboxBackend):
 
 
 def _is_no_socket(host: str) -> bool:
-    return host.startswith("unix://") and not os.path.exists(host.removeprefix("unix://"))
+    path = socket_path(host)
+    return bool(path) and not os.path.exists(path)
 
 
 def _own(facts: Facts) -> DockerFacts:

@@ -4,21 +4,23 @@ Whether there is an engine, and what it offers.
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from typing import TYPE_CHECKING, Any
 
-from sandboxkit.backends.docker._engine import NAME, Engine
+from sandboxkit.backends.docker._address import WORDS, socket_path
 from sandboxkit.backends.docker._facts import DockerFacts, Settings
 from sandboxkit.backends.docker._labels import own_labels
 from sandboxkit.errors import BackendUnavailableError, BrokerError
 from sandboxkit.process import interpreter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from docker import APIClient
 
+    from sandboxkit.backends.docker._engine import Engine
     from sandboxkit.backends.docker._facts import Supervisor
 
 __all__ = ["look", "own_image"]
@@ -48,13 +50,13 @@ async def look(engine: Engine, settings: Settings, supervisors: dict[str, Superv
         try:
             return _with(facts, image="", supervisor="python", interpreter=interpreter())
         except BrokerError as exc:
-            raise BackendUnavailableError(NAME, str(exc), "use DockerBackend(image=...) with an image") from exc
+            raise BackendUnavailableError(engine.name, str(exc), "use DockerBackend(image=...) with an image") from exc
     image = await _image(engine, settings)
     if image not in supervisors:
         supervisors[image] = await engine.call("look into the image", lambda client: _supervisor(client, image))
     if settings.workspace == "copy" and supervisors[image] != "python":
         raise BackendUnavailableError(
-            NAME,
+            engine.name,
             f"the image {settings.image!r} has no python3, which a copied workspace is unpacked by",
             "use an image that has, or workspace='bind'",
         )
@@ -110,18 +112,24 @@ def _facts(engine: Engine, settings: Settings, version: Mapping[str, Any], info:
     names = {part.get("Name") for part in version.get("Components") or ()}
     security = [str(option) for option in info.get("SecurityOptions") or ()]
     machine = str(info.get("Architecture", ""))
+    is_podman = _PODMAN in names
+    is_rootless = bool(info.get("Rootless")) or any("rootless" in option for option in security)
+    default = str(info.get("DefaultRuntime") or "runc")
+    cgroup = int(str(info.get("CgroupVersion") or "1")) if info.get("CgroupDriver") != "none" else 0
+    if is_rootless and cgroup == 1:
+        cgroup = 0  # nobody but root makes groups of version 1: limits are taken and ignored
     return DockerFacts(
         settings=settings,
         host=engine.host,
-        engine="podman" if _PODMAN in names else "docker",
+        engine="podman" if is_podman else "docker",
         version=str(version.get("Version", "")),
         api=str(engine.client().api_version),
-        runtime=settings.runtime or str(info.get("DefaultRuntime") or "runc"),
+        runtime=default if is_podman else settings.runtime or default,
         runtimes=tuple(sorted(info.get("Runtimes") or ())),
-        cgroup=int(str(info.get("CgroupVersion") or "1")) if info.get("CgroupDriver") != "none" else 0,
-        bounds=frozenset(word for key, word in _BOUNDS.items() if info.get(key)),
+        cgroup=cgroup,
+        bounds=frozenset(word for key, word in _BOUNDS.items() if cgroup and info.get(key)),
         has_seccomp=any("seccomp" in option for option in security),
-        is_rootless=any("rootless" in option for option in security),
+        is_rootless=is_rootless,
         machine=_MACHINES.get(machine, machine),
         kernel=str(info.get("KernelVersion", "")),
         storage=str(info.get("Driver", "")),
@@ -134,29 +142,45 @@ def _check(facts: DockerFacts) -> None:
     Raises:
         BackendUnavailableError: What was asked for is not there.
     """
-    wanted = facts.settings.runtime
+    for reason, remedy in _lacks(facts):
+        raise BackendUnavailableError(facts.settings.engine, f"{facts.host}: {reason}", remedy)
+
+
+def _lacks(facts: DockerFacts) -> Iterator[tuple[str, str]]:
+    """
+    What keeps the engine from what was asked for, with the remedy.
+    """
+    asked, words = facts.settings, WORDS[facts.settings.engine]
+    if facts.engine != asked.engine:
+        yield f"{facts.engine} answers there, not {asked.engine}", f"use DockerBackend(engine={facts.engine!r})"
+    wanted = asked.runtime
+    if facts.engine == "podman" and wanted not in (None, facts.runtime):
+        # What it lists is what it would know, installed or not; its interface takes none with a container.
+        yield f"the service starts containers with {facts.runtime}, and lets nobody choose {wanted!r}", words.runtime
     if wanted is not None and facts.runtimes and wanted not in facts.runtimes:
-        raise BackendUnavailableError(
-            NAME,
-            f"{facts.host}: the engine has no runtime {wanted!r}, only {', '.join(facts.runtimes)}",
-            "install it and register it with the engine (dockerd --add-runtime), or name another",
+        yield f"the engine has no runtime {wanted!r}, only {', '.join(facts.runtimes)}", words.runtime
+    if facts.is_rootless and facts.is_hosts_system and not _is_own_socket(facts.host):
+        yield (
+            "it is another user's rootless engine, which opens files as that user and not as this one",
+            "use a rootless engine of this user's own",
         )
-    if facts.is_hosts_system and not (sys.platform == "linux" and facts.host.startswith("unix://")):
-        raise BackendUnavailableError(
-            NAME,
-            f"{facts.host}: a box that shows this machine's system needs an engine on a socket of this machine, on Linux",
+    if facts.is_hosts_system and not (sys.platform == "linux" and socket_path(facts.host)):
+        yield (
+            "a box that shows this machine's system needs an engine on a socket of this machine, on Linux",
             "name an image: DockerBackend(image=..., workspace='copy')",
         )
-    if facts.is_hosts_system and facts.settings.workspace == "copy":
-        raise BackendUnavailableError(
-            NAME, "a copied workspace needs an image", "name one: DockerBackend(image=..., workspace='copy')"
-        )
+    if facts.is_hosts_system and asked.workspace == "copy":
+        yield "a copied workspace needs an image", "name one: DockerBackend(image=..., workspace='copy')"
     if facts.machine != platform.machine() and facts.is_hosts_system:
-        raise BackendUnavailableError(
-            NAME,
+        yield (
             f"the engine is for {facts.machine}, this machine is {platform.machine()}",
             "use an engine of this machine",
         )
+
+
+def _is_own_socket(host: str) -> bool:
+    path = socket_path(host)
+    return not path or os.stat(path).st_uid == os.geteuid()
 
 
 async def _image(engine: Engine, settings: Settings) -> str:
@@ -169,12 +193,12 @@ async def _image(engine: Engine, settings: Settings) -> str:
     name = settings.image or ""
     found = "" if settings.pull == "always" else await engine.call("look for an image", lambda c: _image_id(c, name))
     if not found and settings.pull != "never":
-        found = await engine.call("pull an image", lambda client: _pulled(client, name))
+        found = await engine.call("pull an image", lambda client: _pulled(client, engine, name))
     if not found:
         raise BackendUnavailableError(
-            NAME,
+            engine.name,
             f"{engine.host}: the engine has no image {name!r}, and pull='never' forbids to fetch it",
-            f"docker pull {name}, or DockerBackend(pull='missing')",
+            f"{engine.name} pull {name}, or DockerBackend(pull='missing')",
         )
     return found
 
@@ -188,7 +212,7 @@ def _image_id(client: APIClient, name: str) -> str:
         return ""
 
 
-def _pulled(client: APIClient, name: str) -> str:
+def _pulled(client: APIClient, engine: Engine, name: str) -> str:
     from docker import errors
     from docker.utils import parse_repository_tag
 
@@ -198,9 +222,9 @@ def _pulled(client: APIClient, name: str) -> str:
         return str(client.inspect_image(name)["Id"])
     except errors.APIError as exc:
         raise BackendUnavailableError(
-            NAME,
+            engine.name,
             f"the image {name!r} cannot be pulled: {exc.explanation or exc}",
-            "correct its name, log in to its registry, or load it by hand (docker load, docker import)",
+            f"correct its name, log in to its registry, or load it by hand ({engine.name} load, {engine.name} import)",
         ) from exc
 
 

@@ -108,7 +108,11 @@ def _syscalls(facts: DockerFacts) -> ControlState:
         return _absent("the engine applies no seccomp profile")
     if facts.machine not in ARCHITECTURES:
         return _absent(f"no table for the architecture {facts.machine!r}")
-    return _enforced("seccomp allow-list, handed to the engine as a profile")
+    if facts.reads_profile:
+        return _enforced("seccomp allow-list, handed to the engine as a profile")
+    if facts.supervisor == _AGENT:
+        return _enforced("seccomp allow-list, which the container's first process puts on itself and all it starts")
+    return _partial("the engine's own profile: it reads another one from a file of its machine alone")
 
 
 def _wall(facts: DockerFacts) -> ControlState:
@@ -142,6 +146,8 @@ def _memory(spec: SandboxSpec, facts: DockerFacts) -> ControlState:
 def _processes(spec: SandboxSpec, facts: DockerFacts) -> ControlState:
     if spec.limits.processes is None:
         return _partial("the spec sets no limit")
+    if facts.counts_by_user:
+        return _partial("RLIMIT_NPROC counts the user's processes in the container's user namespace")
     if "processes" not in facts.bounds:
         return _absent("the engine cannot bound the number of processes")
     return _enforced(f"the whole container is counted by cgroup v{facts.cgroup}")

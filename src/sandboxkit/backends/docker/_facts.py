@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from sandboxkit.backends._contract import Facts
+from sandboxkit.backends.docker._address import socket_path
 from sandboxkit.errors import SpecError
 from sandboxkit.model import is_inside
 
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     from sandboxkit.backends._survey import Kind, Survey
     from sandboxkit.model import SandboxSpec
 
-__all__ = ["DockerFacts", "PullPolicy", "Settings", "Supervisor", "Workspace"]
+__all__ = ["DockerFacts", "EngineName", "PullPolicy", "Settings", "Supervisor", "Workspace"]
 
+EngineName = Literal["docker", "podman"]
 PullPolicy = Literal["never", "missing", "always"]
 Workspace = Literal["bind", "copy"]
 Supervisor = Literal["python", "sh", "none"]
@@ -39,6 +41,7 @@ class Settings:
     runtime: str | None = None
     host: str | None = None
     timeout: float = 20.0
+    engine: EngineName = "docker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class DockerFacts(Facts):
         api: The version of the interface it and the SDK agreed on.
         runtime: The runtime that starts containers, by name.
         runtimes: Those it has.
-        cgroup: The version of control groups it uses, 1 or 2; 0 is none.
+        cgroup: The version of control groups it bounds containers with, 1 or 2; 0 is none.
         bounds: What it says it can bound: some of `memory`, `swap`, `cpus`, `processes`.
         has_seccomp: Whether it applies seccomp profiles.
         is_rootless: Whether it runs without root.
@@ -71,7 +74,7 @@ class DockerFacts(Facts):
 
     settings: Settings = Settings()
     host: str = ""
-    engine: str = "docker"
+    engine: EngineName = "docker"
     version: str = ""
     api: str = ""
     runtime: str = "runc"
@@ -89,6 +92,34 @@ class DockerFacts(Facts):
     supervisor: Supervisor = "python"
     survey: Survey | None = None
     places: Mapping[str, tuple[int, int]] | None = None
+
+    @property
+    def keeps_user(self) -> bool:
+        """
+        Whether the engine has to be told to give the caller its own uid in a container:
+        rootless Podman makes it root there.
+        """
+        return self.engine == "podman" and self.is_rootless
+
+    @property
+    def counts_by_user(self) -> bool:
+        """
+        Whether the kernel's count of the user's processes is the container's own: the engine
+        bounds none, and gives each container a user namespace.
+
+        Otherwise the number of processes is the control group's matter, as the kernel counts
+        those of the same user in every container. Source: setrlimit(2), RLIMIT_NPROC;
+        user_namespaces(7); Linux 5.14 counts by user namespace.
+        """
+        return self.keeps_user and "processes" not in self.bounds
+
+    @property
+    def reads_profile(self) -> bool:
+        """
+        Whether the engine takes this library's seccomp profile: Docker in the request,
+        Podman as a file of its own machine.
+        """
+        return self.has_seccomp and (self.engine == "docker" or bool(socket_path(self.host)))
 
     @property
     def is_hosts_system(self) -> bool:
@@ -119,7 +150,7 @@ class DockerFacts(Facts):
                 key_lists=(),
                 box_home=_OTHER_HOME if covers else home,
             )
-        found = _without_engine(found, self.data, self.host.removeprefix("unix://"))
+        found = _without_engine(found, self.data, socket_path(self.host))
         named = [*spec.filesystem.write, *spec.filesystem.read]
         if self.data and (above := [path for path in named if is_inside(self.data, path)]):
             raise SpecError(
@@ -156,7 +187,7 @@ def _without_engine(found: Survey, data: str, socket: str) -> Survey:
     refuses a bind of a directory above them, and the socket that makes whoever reaches
     it root.
     """
-    sockets = (os.path.realpath(socket),) if os.path.exists(socket) else ()
+    sockets = (os.path.realpath(socket),) if socket and os.path.exists(socket) else ()
     kinds: dict[str, Kind] = dict.fromkeys(sockets, "file")
     return replace(
         found,

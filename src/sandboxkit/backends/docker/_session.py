@@ -100,7 +100,9 @@ class Session:
         """
         return not self._commands
 
-    async def greet(self, files: Mapping[str, str], places: tuple[str, ...], program: bytes) -> Mapping[str, Any]:
+    async def greet(
+        self, files: Mapping[str, str], places: tuple[str, ...], program: bytes, *, is_counted: bool
+    ) -> Mapping[str, Any]:
         """
         What is in force in the container, once the agent runs.
 
@@ -108,11 +110,17 @@ class Session:
             program: The seccomp filter it puts on itself and all it starts; none if empty.
             files: Content by path, to be written there first.
             places: Paths whose device and inode are told, in the same order.
+            is_counted: Whether the container has control groups of its own.
 
         Raises:
             BrokerError: The agent did not come up.
         """
-        hello = {"files": list(files.items()), "places": places, "filter": base64.b64encode(program).decode()}
+        hello = {
+            "files": list(files.items()),
+            "places": places,
+            "filter": base64.b64encode(program).decode(),
+            "is_counted": is_counted,
+        }
         await self._send(wire.HELLO, 0, json.dumps(hello).encode())
         await self.until(lambda: self.report is not None)
         return self.report or {}
