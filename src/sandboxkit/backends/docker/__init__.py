@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from sandboxkit.backends.docker._box import DockerSandbox
-    from sandboxkit.backends.docker._facts import Supervisor
+    from sandboxkit.backends.docker._detect import Seen
     from sandboxkit.backends.docker._plain import PlainSandbox
     from sandboxkit.model import Enforcement, ExecResult, Invocation, LaunchPlan, SandboxSpec
 
@@ -106,7 +106,7 @@ class DockerBackend(SandboxBackend):
         if image is not None and not image.strip():
             raise ValueError("image: it is empty; name one, or leave it out for the host's system")
         self._settings = Settings(image, pull, workspace, runtime, host, timeout, engine)
-        self._supervisors: dict[str, Supervisor] = {}
+        self._seen: Seen | None = None
 
     @property
     def name(self) -> EngineName:
@@ -143,11 +143,12 @@ class DockerBackend(SandboxBackend):
         if _is_no_socket(host):
             # Answered without the SDK, whose import takes as long as a whole box.
             raise BackendUnavailableError(self.name, f"{host}: no engine listens there", WORDS[self.name].start)
-        from sandboxkit.backends.docker._detect import look
+        from sandboxkit.backends.docker._detect import Seen, look
 
+        self._seen = self._seen or Seen()
         engine = self._engine(host)
         try:
-            return await look(engine, self._settings, self._supervisors)
+            return await look(engine, self._settings, self._seen)
         finally:
             engine.close()
 

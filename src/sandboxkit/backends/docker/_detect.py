@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sandboxkit.backends.docker._address import WORDS, socket_path
@@ -23,28 +24,41 @@ if TYPE_CHECKING:
     from sandboxkit.backends.docker._engine import Engine
     from sandboxkit.backends.docker._facts import Supervisor
 
-__all__ = ["look", "own_image"]
+__all__ = ["Seen", "look", "own_image"]
 
-_PODMAN = "Podman Engine"
 _BOUNDS = {"MemoryLimit": "memory", "SwapLimit": "swap", "CpuCfsQuota": "cpus", "PidsLimit": "processes"}
 _MACHINES = {"arm64": "aarch64", "amd64": "x86_64"}
 _OWN_IMAGE = "sandboxkit-host"
 
 
-async def look(engine: Engine, settings: Settings, supervisors: dict[str, Supervisor]) -> DockerFacts:
+@dataclass(slots=True)
+class Seen:
+    """
+    What was found out, and need not be asked again.
+
+    Attributes:
+        supervisors: What images have, by their ids.
+        podman: What Podman says of itself, by the identity of its socket: it asks the package
+            manager about its programs each time.
+    """
+
+    supervisors: dict[str, Supervisor] = field(default_factory=dict)
+    podman: dict[tuple[int, ...], Mapping[str, Any]] = field(default_factory=dict)
+
+
+async def look(engine: Engine, settings: Settings, seen: Seen) -> DockerFacts:
     """
     What *engine* offers.
 
     Args:
         engine: The engine.
         settings: What the application asked for.
-        supervisors: What was found in images, by their ids; what is found is added.
+        seen: What was found out before; what is found is added.
 
     Raises:
         BackendUnavailableError: There is none, or it lacks what was asked for.
     """
-    version, info = await engine.call("say what it is", lambda client: (client.version(), client.info()))
-    facts = _facts(engine, settings, version, info)
+    facts = _facts(engine, settings, await engine.call("say what it is", lambda client: _info(client, engine, seen)))
     _check(facts)
     if settings.image is None:
         try:
@@ -52,6 +66,7 @@ async def look(engine: Engine, settings: Settings, supervisors: dict[str, Superv
         except BrokerError as exc:
             raise BackendUnavailableError(engine.name, str(exc), "use DockerBackend(image=...) with an image") from exc
     image = await _image(engine, settings)
+    supervisors = seen.supervisors
     if image not in supervisors:
         supervisors[image] = await engine.call("look into the image", lambda client: _supervisor(client, image))
     if settings.workspace == "copy" and supervisors[image] != "python":
@@ -61,6 +76,17 @@ async def look(engine: Engine, settings: Settings, supervisors: dict[str, Superv
             "use an image that has, or workspace='bind'",
         )
     return _with(facts, image=image, supervisor=supervisors[image], interpreter="")
+
+
+def _info(client: APIClient, engine: Engine, seen: Seen) -> Mapping[str, Any]:
+    path = socket_path(engine.host)
+    if engine.found == "docker" or not path:
+        return dict(client.info())
+    place = os.stat(path)
+    identity = (place.st_dev, place.st_ino, place.st_ctime_ns)
+    if identity not in seen.podman:
+        seen.podman = {identity: dict(client.info())}
+    return seen.podman[identity]
 
 
 def _supervisor(client: APIClient, image: str) -> Supervisor:
@@ -103,16 +129,12 @@ def _runs(client: APIClient, image: str, words: list[str]) -> bool:
 
 
 def _with(facts: DockerFacts, *, image: str, supervisor: Supervisor, interpreter: str) -> DockerFacts:
-    from dataclasses import replace
-
     return replace(facts, image=image, supervisor=supervisor, interpreter=interpreter)
 
 
-def _facts(engine: Engine, settings: Settings, version: Mapping[str, Any], info: Mapping[str, Any]) -> DockerFacts:
-    names = {part.get("Name") for part in version.get("Components") or ()}
+def _facts(engine: Engine, settings: Settings, info: Mapping[str, Any]) -> DockerFacts:
     security = [str(option) for option in info.get("SecurityOptions") or ()]
     machine = str(info.get("Architecture", ""))
-    is_podman = _PODMAN in names
     is_rootless = bool(info.get("Rootless")) or any("rootless" in option for option in security)
     default = str(info.get("DefaultRuntime") or "runc")
     cgroup = int(str(info.get("CgroupVersion") or "1")) if info.get("CgroupDriver") != "none" else 0
@@ -121,10 +143,10 @@ def _facts(engine: Engine, settings: Settings, version: Mapping[str, Any], info:
     return DockerFacts(
         settings=settings,
         host=engine.host,
-        engine="podman" if is_podman else "docker",
-        version=str(version.get("Version", "")),
+        engine=engine.found,
+        version=str(info.get("ServerVersion", "")),
         api=str(engine.client().api_version),
-        runtime=default if is_podman else settings.runtime or default,
+        runtime=default if engine.found == "podman" else settings.runtime or default,
         runtimes=tuple(sorted(info.get("Runtimes") or ())),
         cgroup=cgroup,
         bounds=frozenset(word for key, word in _BOUNDS.items() if cgroup and info.get(key)),

@@ -7,6 +7,7 @@ engine that accepts a connection and then says nothing must not hold the caller.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from typing import TYPE_CHECKING, NoReturn, TypeVar
@@ -28,6 +29,8 @@ __all__ = ["Engine"]
 
 _T = TypeVar("_T")
 _GRACE = 2.0
+_ANY_API = "1.41"
+"""For what is not versioned."""
 _SAID: tuple[tuple[re.Pattern[str], str, Callable[[Words], str]], ...] = (
     (
         re.compile(r"PermissionError|Permission denied|permission denied while trying to connect", re.IGNORECASE),
@@ -83,20 +86,28 @@ class Engine:
         name: `docker` or `podman`, for the messages of errors.
         host: Its address.
         timeout: Seconds a call may take.
+
+    Attributes:
+        found: Which engine answers, once one has.
     """
 
     def __init__(self, name: EngineName, host: str, timeout: float) -> None:
         self.name = name
         self.host = host
         self.timeout = timeout
+        self.found: EngineName = name
         self._client: APIClient | None = None
 
     def client(self) -> APIClient:
         """
-        The SDK's client; the first call makes it and asks the engine for its version.
+        The SDK's client; the first call makes it and asks which engine that is, and for the
+        version of its interface. Not by `version="auto"`: what that asks, Podman answers
+        only after it has asked the package manager about each of its programs.
 
         Raises:
             MissingExtraError: The SDK is not installed.
+
+        Source: Docker Engine API, SystemPing; podman, pkg/api/handlers/compat/ping.go.
         """
         if self._client is None:
             try:
@@ -106,7 +117,13 @@ class Engine:
                 raise MissingExtraError("docker", f"the {self.name} backend") from exc
             given = kwargs_from_env() if os.environ.get("DOCKER_HOST") == self.host else {}
             given["base_url"] = given.get("base_url", self.host)
-            self._client = docker.APIClient(version="auto", timeout=self.timeout, **given)
+            with contextlib.closing(docker.APIClient(version=_ANY_API, timeout=self.timeout, **given)) as asking:
+                answer = asking.get(f"{asking.base_url}/_ping", timeout=self.timeout)
+            answer.raise_for_status()
+            if "Api-Version" not in answer.headers:
+                raise docker.errors.DockerException("no container engine answers there, but something else")
+            self.found = "podman" if "Libpod-Api-Version" in answer.headers else "docker"
+            self._client = docker.APIClient(version=answer.headers["Api-Version"], timeout=self.timeout, **given)
         return self._client
 
     async def call(self, what: str, function: Callable[[APIClient], _T]) -> _T:
