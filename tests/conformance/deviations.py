@@ -151,12 +151,17 @@ _DOCKER_ROOT: Final[Mapping[str, str]] = {
     f"control group of devices refuses all others. {_AS_BOUND}",
 }
 
+_PODMAN: Final[Mapping[str, str]] = {
+    "a_name_is_only_a_name[colon:comma,]": "Podman's Docker interface parts what is mounted at ',' in one form and at ':' in the "
+    "other, so a path that holds both is refused",
+}
+
 DEVIATIONS: Final[Mapping[str, Mapping[str, Mapping[str, str]]]] = {
     "bubblewrap": {
         ROOT: {},
         USER: {},
     },
     "docker": {ROOT: {**_DOCKER, **_DOCKER_ROOT}, USER: _DOCKER},
-    "podman": {ROOT: {**_DOCKER, **_DOCKER_ROOT}, USER: _DOCKER},
     "landlock": {ROOT: {**_LANDLOCK, **_LANDLOCK_ROOT}, USER: {**_LANDLOCK, **_LANDLOCK_USER}},
+    "podman": {ROOT: {**_DOCKER, **_DOCKER_ROOT, **_PODMAN}, USER: {**_DOCKER, **_PODMAN}},
 }

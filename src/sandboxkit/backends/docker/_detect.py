@@ -4,9 +4,11 @@ Whether there is an engine, and what it offers.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import sys
+import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,9 @@ from sandboxkit.backends.docker._facts import DockerFacts, Settings
 from sandboxkit.backends.docker._labels import own_labels
 from sandboxkit.errors import BackendUnavailableError, BrokerError
 from sandboxkit.process import interpreter
+
+if sys.platform != "win32":
+    import fcntl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,6 +34,7 @@ __all__ = ["Seen", "look", "own_image"]
 _BOUNDS = {"MemoryLimit": "memory", "SwapLimit": "swap", "CpuCfsQuota": "cpus", "PidsLimit": "processes"}
 _MACHINES = {"arm64": "aarch64", "amd64": "x86_64"}
 _OWN_IMAGE = "sandboxkit-host"
+_ALONE_SECONDS = 5.0
 
 
 @dataclass(slots=True)
@@ -258,7 +264,35 @@ async def own_image(engine: Engine, links: tuple[tuple[str, str], ...]) -> str:
     import hashlib
 
     tag = hashlib.sha256(repr(links).encode()).hexdigest()[:16]
-    return await engine.call("make an empty image", lambda client: _own(client, f"{_OWN_IMAGE}:{tag}", links))
+    return await engine.call("make an empty image", lambda client: _own_once(client, f"{_OWN_IMAGE}:{tag}", links))
+
+
+def _own_once(client: APIClient, name: str, links: tuple[tuple[str, str], ...]) -> str:
+    if found := _image_id(client, name):
+        return found
+    with _alone():
+        return _own(client, name, links)
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """
+    One of this machine's applications at a time: whoever names its image second takes the name
+    away from the first, which would stay for good. Not for ever: others may hold the lock.
+    """
+    with open(__file__, "rb") as file:
+        deadline = time.monotonic() + _ALONE_SECONDS
+        while not _is_locked(file.fileno()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        yield
+
+
+def _is_locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _own(client: APIClient, name: str, links: tuple[tuple[str, str], ...]) -> str:
@@ -281,9 +315,5 @@ def _own(client: APIClient, name: str, links: tuple[tuple[str, str], ...]) -> st
     repository, _, tag = name.partition(":")
     said = client.import_image_from_data(buffer.getvalue(), changes=["LABEL sandboxkit.image=1"])
     made = str(json.loads(said.splitlines()[-1])["status"])
-    # Whoever names its image second takes the name away from the first, which stays for good.
-    if found := _image_id(client, name):
-        client.remove_image(made)
-        return found
     client.tag(made, repository, tag)
     return made
