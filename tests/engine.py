@@ -25,19 +25,21 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 __all__ = ["VARIABLES", "Engine", "engine", "why_not"]
 
+Kind = Literal["docker", "podman"]
+
 START_S = 30.0
 STOP_S = {"docker": 20.0, "podman": 1.0}
 """Podman waits for streams that nobody reads any more, and has nothing to lose."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PROGRAMS = {"docker": ("dockerd", "containerd", "runc", "unshare"), "podman": ("podman", "conmon", "runc", "unshare")}
-VARIABLES = {"docker": "DOCKER_HOST", "podman": "CONTAINER_HOST"}
+VARIABLES: dict[Kind, str] = {"docker": "DOCKER_HOST", "podman": "CONTAINER_HOST"}
 WITHOUT_NETWORK = ("--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false")
 RUNSC = """#!/bin/sh
 exec {runsc} --platform=ptrace --network=none --ignore-cgroups "$@"
@@ -72,7 +74,7 @@ class Engine:
         root: Where all of it lies.
     """
 
-    kind: str
+    kind: Kind
     host: str
     daemon: subprocess.Popen[bytes]
     root: Path
@@ -119,7 +121,7 @@ class Engine:
         return False
 
 
-def why_not(kind: str = "docker") -> str:
+def why_not(kind: Kind = "docker") -> str:
     """
     What keeps an engine of *kind* from being started here; empty where nothing does.
     """
@@ -131,7 +133,7 @@ def why_not(kind: str = "docker") -> str:
 
 
 @contextlib.contextmanager
-def engine(kind: str = "docker", *, user: str = "root", data: Path | None = None) -> Iterator[Engine]:
+def engine(kind: Kind = "docker", *, user: str = "root", data: Path | None = None) -> Iterator[Engine]:
     """
     An engine, and nothing of it afterwards.
 
@@ -183,7 +185,7 @@ def _environment(root: Path) -> dict[str, str]:
     return {"PATH": PATH, "CONTAINERS_CONF": f"{root}/containers.conf", **places}
 
 
-def _started(kind: str, root: Path, user: str, data: Path) -> Engine:
+def _started(kind: Kind, root: Path, user: str, data: Path) -> Engine:
     words = (_dockerd if kind == "docker" else _podman)(root, user, data)
     # Its mounts are its own business: what tests find on the host must not change with them.
     private = ["unshare", "--mount", "--propagation", "private"]

@@ -13,13 +13,19 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 from tests.backends.docker.conftest import DEGRADED, own_containers
+from tests.engine import VARIABLES
 
-from sandboxkit.backends.docker import DockerBackend
 from sandboxkit.errors import BackendError, CommandFailedError, EnforcementError, ProgramNotFoundError
 from sandboxkit.model import Control, Grade, Limits, SandboxSpec, Termination
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    import docker
+
+    from sandboxkit.backends.docker import DockerBackend
+    from sandboxkit.backends.docker._facts import EngineName
 
 COMMANDS = int(os.environ.get("SANDBOXKIT_DOCKER_COMMANDS", "200"))
 
@@ -90,8 +96,12 @@ async def test_a_reader_that_does_not_read_holds_up_only_its_own(backend: Docker
         assert (await process.stdout.receive()).startswith(b"y\n")
 
 
-async def test_memory_runs_out_and_the_box_goes_on(backend: DockerBackend, ws: Path) -> None:
+async def test_memory_runs_out_and_the_box_goes_on(backend: DockerBackend, ws: Path, bounds: bool) -> None:
     spec = SandboxSpec.workspace_write(ws, limits=Limits(memory_bytes=64 << 20), allow_degraded=DEGRADED)
+    if not bounds:
+        with pytest.raises(EnforcementError, match=r"limits\.memory is partial"):
+            await backend.execute(["true"], spec=spec)
+        return
     fill = ["sh", "-c", "head -c 300000000 /dev/zero > /tmp/full; exit 3"]
     async with backend.open(spec) as box:
         assert box.enforcement.grade(Control.LIMITS_MEMORY) is Grade.ENFORCED
@@ -104,8 +114,8 @@ async def test_memory_runs_out_and_the_box_goes_on(backend: DockerBackend, ws: P
     assert subprocess.run(["sh", "-c", "head -c 300000000 /dev/zero | wc -c"], check=True, capture_output=True).stdout
 
 
-async def test_nothing_of_the_engine_is_seen(backend: DockerBackend, ws: Path) -> None:
-    socket = os.environ["DOCKER_HOST"].removeprefix("unix://")
+async def test_nothing_of_the_engine_is_seen(backend: DockerBackend, kind: EngineName, ws: Path) -> None:
+    socket = os.environ[VARIABLES[kind]].removeprefix("unix://")
     spec = SandboxSpec.workspace_write(ws, allow_degraded=DEGRADED)
     assert os.path.exists(socket)
     async with backend.open(spec) as box:
@@ -129,10 +139,9 @@ async def test_other_names(backend: DockerBackend, spec: SandboxSpec) -> None:
         assert (await box.run(["true"])).ok, "the box gets another container"
 
 
-async def test_only_what_this_library_made_is_touched(backend: DockerBackend, shell_image: str) -> None:
-    import docker
-
-    client = docker.APIClient(base_url=os.environ["DOCKER_HOST"], version="auto")
+async def test_only_what_this_library_made_is_touched(
+    backend: DockerBackend, client: docker.APIClient, shell_image: str
+) -> None:
     foreign = client.create_container(shell_image, ["sleep", "100"], name=f"not-ours-{os.getpid()}")["Id"]
     try:
         assert foreign not in await backend.prune()
@@ -141,13 +150,18 @@ async def test_only_what_this_library_made_is_touched(backend: DockerBackend, sh
         assert client.inspect_container(foreign)["Id"] == foreign
     finally:
         client.remove_container(foreign, force=True)
-        client.close()
 
 
-async def test_an_image_with_a_shell(backend: DockerBackend, shell_image: str, ws: Path) -> None:
-    boxed = DockerBackend(shell_image)
+async def test_an_image_with_a_shell(
+    backend: DockerBackend, make: Callable[..., DockerBackend], shell_image: str, ws: Path, bounds: bool
+) -> None:
+    boxed = make(shell_image)
     spec = SandboxSpec.workspace_write(ws, allow_degraded=DEGRADED)
     (ws / "file").write_text("of the host")
+    if not bounds:
+        with pytest.raises(EnforcementError, match=r"limits\.processes is absent"):
+            await boxed.execute(["true"], spec=spec)
+        return
     async with boxed.open(spec) as box:
         for control in (Control.LIMITS_MEMORY, Control.LIMITS_PROCESSES, Control.SYSCALLS, Control.LIMITS_WALL):
             assert box.enforcement.grade(control) is Grade.ENFORCED, control
@@ -168,7 +182,9 @@ async def test_an_image_with_a_shell(backend: DockerBackend, shell_image: str, w
     assert await own_containers(backend) == []
 
 
-async def test_a_copied_workspace_stays_in_the_container(python_image: str, ws: Path) -> None:
+async def test_a_copied_workspace_stays_in_the_container(
+    make: Callable[..., DockerBackend], python_image: str, ws: Path
+) -> None:
     (ws / "dir").mkdir()
     (ws / "dir/file").write_text("of the host")
     (ws / "link").symlink_to("dir/file")
@@ -177,7 +193,7 @@ async def test_a_copied_workspace_stays_in_the_container(python_image: str, ws: 
     fields = spec.model_dump()
     fields["filesystem"]["deny"] = (str(ws / "secret"),)
     spec = SandboxSpec(**fields)
-    async with DockerBackend(python_image, workspace="copy").open(spec) as box:
+    async with make(python_image, workspace="copy").open(spec) as box:
         run = ["python3", "-c", "print(open('link').read(), end=''); open('dir/file', 'w').write('changed')"]
         environment = {"PATH": "/usr/local/bin:/bin", "PYTHONHOME": "/usr/local"}
         result = await box.run(run, environment=environment)
@@ -187,7 +203,9 @@ async def test_a_copied_workspace_stays_in_the_container(python_image: str, ws: 
     assert (ws / "dir/file").read_text() == "of the host"
 
 
-async def test_a_copied_workspace_needs_python_in_the_image(shell_image: str) -> None:
-    detection = await DockerBackend(shell_image, workspace="copy").detect()
+async def test_a_copied_workspace_needs_python_in_the_image(
+    make: Callable[..., DockerBackend], shell_image: str
+) -> None:
+    detection = await make(shell_image, workspace="copy").detect()
     assert "has no python3" in detection.reason
     assert "workspace='bind'" in detection.remedy

@@ -32,8 +32,8 @@ from sandboxkit.backends.docker import DockerBackend
 from sandboxkit.model import Control, SandboxSpec
 
 async def main():
-    spec = SandboxSpec.workspace_write(sys.argv[1], allow_degraded=[Control(name) for name in sys.argv[2:]])
-    backend = DockerBackend()
+    spec = SandboxSpec.workspace_write(sys.argv[1], allow_degraded=[Control(name) for name in sys.argv[3:]])
+    backend = DockerBackend(engine=sys.argv[2])
     print("begun", flush=True)
     while True:
         async with backend.open(spec) as box:
@@ -44,7 +44,7 @@ anyio.run(main)
 """
 
 
-async def test_applications_that_are_killed_leave_no_container(backend: DockerBackend, ws: Path) -> None:
+async def test_applications_that_are_killed_leave_no_container(backend: DockerBackend, kind: str, ws: Path) -> None:
     degraded = [control.value for control in DEGRADED]
     chance = random.Random()
     seen = left = 0
@@ -52,7 +52,7 @@ async def test_applications_that_are_killed_leave_no_container(backend: DockerBa
     for _ in range(0, KILLS, AT_ONCE):
         applications = [
             subprocess.Popen(
-                [sys.executable, "-c", APPLICATION, ws, *degraded], stdout=subprocess.PIPE, env=importable()
+                [sys.executable, "-c", APPLICATION, ws, kind, *degraded], stdout=subprocess.PIPE, env=importable()
             )
             for _ in range(AT_ONCE)
         ]

@@ -21,10 +21,15 @@ if TYPE_CHECKING:
 
     from sandboxkit.backends import SandboxBackend
 
-ASKED_LESS = frozenset({Control.PROCESS_ISOLATION}) if IS_ROOT else frozenset()
+ASKED_LESS = (
+    frozenset({Control.PROCESS_ISOLATION})
+    if IS_ROOT
+    else frozenset({Control.LIMITS_CPU, Control.LIMITS_MEMORY, Control.LIMITS_PROCESSES})
+)
 """
 What a spec must do without to be run by it: root's own directories take root, because an
-engine binds them as they are.
+engine binds them as they are; and without root there are no control groups of version 1,
+so each limit counts a process or a user by itself.
 """
 
 

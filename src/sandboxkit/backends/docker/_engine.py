@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import anyio
@@ -28,54 +29,61 @@ if TYPE_CHECKING:
 __all__ = ["Engine"]
 
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    """
+    What words of the SDK mean.
+
+    Attributes:
+        said: The words, as a regular expression.
+        reason: What that means.
+        remedy: What helps.
+    """
+
+    said: str
+    reason: str
+    remedy: Callable[[Words], str]
+
+
 _GRACE = 2.0
 _ANY_API = "1.41"
 """For what is not versioned."""
-_SAID: tuple[tuple[re.Pattern[str], str, Callable[[Words], str]], ...] = (
-    (
-        re.compile(r"PermissionError|Permission denied|permission denied while trying to connect", re.IGNORECASE),
-        "this user may not open the engine's socket",
-        lambda words: words.access,
-    ),
-    (
-        re.compile(r"FileNotFoundError|No such file or directory'\)\)|cannot find the file", re.IGNORECASE),
+_UNREACHED: tuple[_Meaning, ...] = (
+    _Meaning(r"PermissionError|Permission denied", "this user may not open the engine's socket", lambda w: w.access),
+    _Meaning(
+        r"FileNotFoundError|No such file or directory'\)\)|cannot find the file",
         "no engine listens there",
         lambda words: words.start,
     ),
-    (
-        re.compile(r"ConnectionRefused|Connection refused", re.IGNORECASE),
-        "no engine answers there",
-        lambda words: words.start,
-    ),
-    (
-        re.compile(r"Name or service not known|getaddrinfo|NameResolution", re.IGNORECASE),
+    _Meaning(r"ConnectionRefused|Connection refused", "no engine answers there", lambda words: words.start),
+    _Meaning(
+        r"Name or service not known|getaddrinfo|NameResolution",
         "the host of its address does not exist",
         lambda words: f"correct {words.variable}",
     ),
-    (
-        re.compile(
-            r"RemoteDisconnected|Connection aborted|ConnectionReset|BrokenPipe|IncompleteRead|\bEOF\b", re.IGNORECASE
-        ),
+    _Meaning(
+        r"RemoteDisconnected|Connection aborted|ConnectionReset|BrokenPipe|IncompleteRead|\bEOF\b",
         "the engine went away during the call",
         lambda words: "look at the engine's log, start it again, and repeat the command",
     ),
-    (
-        re.compile(r"no space left on device", re.IGNORECASE),
-        "the engine's disk is full",
-        lambda words: words.space,
-    ),
-    (
-        re.compile(r"unknown or invalid runtime|runtime.*not found|unknown runtime", re.IGNORECASE),
+)
+"""What failed on the way to the engine."""
+_REFUSED: tuple[_Meaning, ...] = (
+    _Meaning(r"no space left on device", "the engine's disk is full", lambda words: words.space),
+    _Meaning(
+        r"unknown or invalid runtime|runtime.*not found|unknown runtime",
         "the engine has no such runtime",
         lambda words: words.runtime,
     ),
-    (
-        re.compile(r"bind source path does not exist|invalid mount config", re.IGNORECASE),
+    _Meaning(
+        r"bind source path does not exist|invalid mount config",
         "the engine does not see a path of this spec: it runs on another machine, or in a container",
         lambda words: "use DockerBackend(workspace='copy') with an image, or an engine of this machine",
     ),
 )
-"""What the SDK says, by regular expression; what that means; and the remedy."""
+"""What the engine itself answers."""
 
 
 class Engine:
@@ -163,9 +171,9 @@ class Engine:
         said, words = _chain(exc), WORDS[self.name]
         if isinstance(exc, requests.Timeout) or "timed out" in said.lower():
             raise self._slow(what) from exc
-        for pattern, reason, remedy in _SAID:
-            if pattern.search(said):
-                raise BackendUnavailableError(self.name, f"{self.host}: {reason}", remedy(words)) from exc
+        for known in _REFUSED if isinstance(exc, errors.APIError) else _UNREACHED:
+            if re.search(known.said, said, re.IGNORECASE):
+                raise BackendUnavailableError(self.name, f"{self.host}: {known.reason}", known.remedy(words)) from exc
         if isinstance(exc, errors.APIError):
             raise SetupError(self.name, f"the engine would not {what}: {exc.explanation or exc}") from exc
         raise BackendUnavailableError(

@@ -202,7 +202,7 @@ class PlainSandbox(Sandbox):
         config["Env"] = [f"{name}={text}" for name, text in told["environment"]]
         config["WorkingDir"] = told["cwd"]
         config["HostConfig"]["AutoRemove"] = False  # how it ended is read first
-        config["HostConfig"]["Ulimits"] = _ulimits(self._spec)
+        config["HostConfig"]["Ulimits"] = _ulimits(self._spec, facts)
         return config
 
     async def _followed(self, config: dict[str, Any], stdin: bytes, bound: float | None) -> dict[str, Any]:
@@ -245,12 +245,20 @@ def _termination(engine: str, state: Mapping[str, Any], *, is_late: bool, is_flo
     return Termination.MEMORY_LIMIT if state.get("OOMKilled") and state.get("ExitCode") else Termination.EXITED
 
 
-def _ulimits(spec: SandboxSpec) -> list[dict[str, Any]]:
+def _ulimits(spec: SandboxSpec, facts: DockerFacts) -> list[dict[str, Any]]:
     """
     Limits of one process that the engine sets: those below what it has itself.
+
+    Podman takes these for all there are, and adds its own for descriptors and processes, which
+    may be more than it can give; so these are said too, as this application has them.
     """
+    import resource
+
     limits = spec.limits
     wanted = {"fsize": limits.file_size_bytes, "cpu": limits.cpu and max(1, round(limits.cpu)), "core": 0}
+    if facts.engine == "podman":
+        own = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
+        wanted |= {name: resource.getrlimit(what)[1] for name, what in own.items()}
     return [{"Name": name, "Soft": int(most), "Hard": int(most)} for name, most in wanted.items() if most is not None]
 
 

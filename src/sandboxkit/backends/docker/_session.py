@@ -243,12 +243,27 @@ class Session:
         # A frame that was begun must be ended, or the next one would not be read as one.
         with anyio.CancelScope(shield=True), anyio.move_on_after(_SEND_SECONDS) as scope:
             async with self._sending:
-                try:
-                    await self._writer.send(wire.HEAD.pack(kind, ident, len(content)) + content)
-                except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-                    self.is_lost = True
+                await self._write(wire.HEAD.pack(kind, ident, len(content)) + content)
         if scope.cancelled_caught:
             self.close()
+
+    async def _write(self, data: bytes) -> None:
+        """
+        Sends, and takes meanwhile what comes: Podman's conmon reads nothing while it cannot
+        write, so each end would wait for the other.
+        """
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._keep_reading)
+            try:
+                await self._writer.send(data)
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+                self.is_lost = True
+            tasks.cancel_scope.cancel()
+
+    async def _keep_reading(self) -> None:
+        while not self.is_lost:
+            async with self._turn:
+                await self._once()
 
     def _take(self, data: bytes) -> None:
         self._split(data)
