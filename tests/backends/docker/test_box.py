@@ -156,7 +156,7 @@ async def test_an_image_with_a_shell(
     backend: DockerBackend, make: Callable[..., DockerBackend], shell_image: str, ws: Path, bounds: bool
 ) -> None:
     boxed = make(shell_image)
-    spec = SandboxSpec.workspace_write(ws, allow_degraded=DEGRADED)
+    spec = SandboxSpec.workspace_write(ws, limits=Limits(max_output_bytes=1 << 16), allow_degraded=DEGRADED)
     (ws / "file").write_text("of the host")
     if not bounds:
         with pytest.raises(EnforcementError, match=r"limits\.processes is absent"):

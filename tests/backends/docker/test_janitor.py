@@ -34,10 +34,10 @@ from sandboxkit.model import Control, SandboxSpec
 async def main():
     spec = SandboxSpec.workspace_write(sys.argv[1], allow_degraded=[Control(name) for name in sys.argv[3:]])
     backend = DockerBackend(engine=sys.argv[2])
-    print("begun", flush=True)
     while True:
         async with backend.open(spec) as box:
             await box.run(["true"])
+            print("begun", flush=True)
             await box.run(["sleep", "0.1"])
 
 anyio.run(main)

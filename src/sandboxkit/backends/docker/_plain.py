@@ -63,6 +63,8 @@ for path in "$@"; do stat -c '%d:%i' "$path" || echo none; done
 _OUTSIDE_GRACE = 5.0
 _KILL_FACTOR, _KILL_FLOOR = 16, 1 << 20
 _STDOUT, _STDERR = 1, 2
+_PODMAN_MOST = 20_000
+"""Its service lowers what it may have itself, to what pid_max is for processes."""
 
 
 class PlainSandbox(Sandbox):
@@ -258,7 +260,7 @@ def _ulimits(spec: SandboxSpec, facts: DockerFacts) -> list[dict[str, Any]]:
     wanted = {"fsize": limits.file_size_bytes, "cpu": limits.cpu and max(1, round(limits.cpu)), "core": 0}
     if facts.engine == "podman":
         own = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
-        wanted |= {name: resource.getrlimit(what)[1] for name, what in own.items()}
+        wanted |= {name: min(resource.getrlimit(what)[1], _PODMAN_MOST) for name, what in own.items()}
     return [{"Name": name, "Soft": int(most), "Hard": int(most)} for name, most in wanted.items() if most is not None]
 
 

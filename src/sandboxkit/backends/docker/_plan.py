@@ -25,7 +25,7 @@ __all__ = ["PROFILE", "box_mounts", "container", "launch_plan", "order", "profil
 _PRIVATE_MODE, _SHARED_MODE = 0o700, 0o1777
 _BYTES_PER_INODE = 4096
 _FEWEST_INODES = 1024
-_RLIMIT_NPROC = 6
+_RLIMIT_NPROC, _RLIMIT_MSGQUEUE = 6, 12
 _AGENTS = 1
 """Processes of the container that are not the command's: the agent."""
 _API_RECURSIVE_READ_ONLY = (1, 44)
@@ -389,8 +389,17 @@ def _confinement(invocation: Invocation, spec: SandboxSpec, facts: DockerFacts) 
         argv=invocation.argv,
         environment=tuple(environment.items()),
         cwd=_cwd(invocation.cwd, spec, facts, tree, survey),
-        rlimits=tuple(row for row in rlimits(spec.limits) if row[0] != _RLIMIT_NPROC or facts.counts_by_user),
+        rlimits=tuple(row for row in rlimits(spec.limits) if row[0] not in _unset(facts)),
     )
+
+
+def _unset(facts: DockerFacts) -> frozenset[int]:
+    """
+    The limits of one process that the agent does not set, by number: the number of processes
+    is the control group's matter; and gVisor refuses to have one of message queues changed.
+    """
+    grouped = frozenset() if facts.counts_by_user else frozenset({_RLIMIT_NPROC})
+    return grouped | ({_RLIMIT_MSGQUEUE} if facts.runtime == "runsc" else frozenset())
 
 
 def _cwd(asked: str | None, spec: SandboxSpec, facts: DockerFacts, tree: Tree, survey: Survey) -> str:

@@ -40,7 +40,7 @@ def misplaced(facts: DockerFacts, paths: tuple[str, ...], report: Mapping[str, A
     The bound paths that are something else in the container than on this host: the engine
     is on another machine, or somebody put a link there meanwhile.
     """
-    known = facts.places or {}
+    known = {} if _is_own_kernel(facts, report) else facts.places or {}
     return tuple(
         path
         for path, seen in zip(paths, report["places"], strict=True)
@@ -48,8 +48,18 @@ def misplaced(facts: DockerFacts, paths: tuple[str, ...], report: Mapping[str, A
     )
 
 
+def _is_own_kernel(facts: DockerFacts, report: Mapping[str, Any]) -> bool:
+    """
+    Whether gVisor runs the container: by the runtime's name, and by a kernel that is not the engine's.
+    """
+    return facts.runtime == "runsc" and report["kernel"] != facts.kernel
+
+
 def _short(spec: SandboxSpec, facts: DockerFacts, report: Mapping[str, Any]) -> Iterator[tuple[Control, Grade, str]]:
-    is_own_kernel = facts.runtime == "runsc" and report["kernel"] != facts.kernel
+    is_own_kernel = _is_own_kernel(facts, report)
+    if is_own_kernel:
+        for control in (Control.FS_READ, Control.FS_WRITE):
+            yield control, Grade.PARTIAL, "gVisor numbers files itself: which ones were bound cannot be compared"
     if report["pid"] != 1:
         yield Control.PROCESS_KILL_TREE, Grade.ABSENT, "its supervisor is not the first process"
         yield Control.PROCESS_ISOLATION, Grade.ABSENT, "it has no namespace of processes"
