@@ -156,6 +156,13 @@ _PODMAN: Final[Mapping[str, str]] = {
     "other, so a path that holds both is refused",
 }
 
+_PODMAN_USER: Final[Mapping[str, str]] = {
+    name: reason for name, reason in _DOCKER.items() if name != "the_limits_are_the_specs"
+}
+"""
+Rootless, and on control groups of version 1: without groups, processes are counted by RLIMIT_NPROC.
+"""
+
 DEVIATIONS: Final[Mapping[str, Mapping[str, Mapping[str, str]]]] = {
     "bubblewrap": {
         ROOT: {},
@@ -163,5 +170,5 @@ DEVIATIONS: Final[Mapping[str, Mapping[str, Mapping[str, str]]]] = {
     },
     "docker": {ROOT: {**_DOCKER, **_DOCKER_ROOT}, USER: _DOCKER},
     "landlock": {ROOT: {**_LANDLOCK, **_LANDLOCK_ROOT}, USER: {**_LANDLOCK, **_LANDLOCK_USER}},
-    "podman": {ROOT: {**_DOCKER, **_DOCKER_ROOT, **_PODMAN}, USER: {**_DOCKER, **_PODMAN}},
+    "podman": {ROOT: {**_DOCKER, **_DOCKER_ROOT, **_PODMAN}, USER: {**_PODMAN_USER, **_PODMAN}},
 }

@@ -159,7 +159,7 @@ async def test_an_image_with_a_shell(
     spec = SandboxSpec.workspace_write(ws, limits=Limits(max_output_bytes=1 << 16), allow_degraded=DEGRADED)
     (ws / "file").write_text("of the host")
     if not bounds:
-        with pytest.raises(EnforcementError, match=r"limits\.processes is absent"):
+        with pytest.raises(EnforcementError, match=r"limits\.(cpu|file_size|memory|processes) is absent"):
             await boxed.execute(["true"], spec=spec)
         return
     async with boxed.open(spec) as box:
@@ -183,14 +183,14 @@ async def test_an_image_with_a_shell(
 
 
 async def test_a_copied_workspace_stays_in_the_container(
-    make: Callable[..., DockerBackend], python_image: str, ws: Path
+    make: Callable[..., DockerBackend], python_image: str, ws: Path, bounds: bool
 ) -> None:
     (ws / "dir").mkdir()
     (ws / "dir/file").write_text("of the host")
     (ws / "link").symlink_to("dir/file")
     (ws / "secret").write_text("secret")
-    spec = SandboxSpec.workspace_write(ws, allow_degraded=DEGRADED).model_copy()
-    fields = spec.model_dump()
+    allowed = DEGRADED if bounds else {*DEGRADED, Control.LIMITS_MEMORY, Control.LIMITS_PROCESSES}
+    fields = SandboxSpec.workspace_write(ws, allow_degraded=allowed).model_dump()
     fields["filesystem"]["deny"] = (str(ws / "secret"),)
     spec = SandboxSpec(**fields)
     async with make(python_image, workspace="copy").open(spec) as box:

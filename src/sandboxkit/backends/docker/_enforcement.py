@@ -17,6 +17,7 @@ __all__ = ["enforcement"]
 
 _AGENT = "python"
 _SANDBOX_KERNEL = "runsc"
+_NO_ULIMITS = "rootless Podman's interface ignores the limits of a process, and the image has no python3 that sets them"
 
 
 def enforcement(spec: SandboxSpec, facts: DockerFacts) -> Enforcement:
@@ -122,6 +123,8 @@ def _wall(facts: DockerFacts) -> ControlState:
 
 
 def _cpu(spec: SandboxSpec, facts: DockerFacts) -> ControlState:
+    if facts.supervisor != _AGENT and facts.keeps_user:
+        return _absent(_NO_ULIMITS)
     if facts.supervisor != _AGENT:
         return _partial("RLIMIT_CPU counts each process by itself; the image has no python3 that would count all")
     if spec.limits.cpu is None:
@@ -146,7 +149,7 @@ def _memory(spec: SandboxSpec, facts: DockerFacts) -> ControlState:
 def _processes(spec: SandboxSpec, facts: DockerFacts) -> ControlState:
     if spec.limits.processes is None:
         return _partial("the spec sets no limit")
-    if facts.counts_by_user:
+    if facts.counts_by_user and facts.supervisor == _AGENT:
         return _partial("RLIMIT_NPROC counts the user's processes in the container's user namespace")
     if "processes" not in facts.bounds:
         return _absent("the engine cannot bound the number of processes")
@@ -154,5 +157,7 @@ def _processes(spec: SandboxSpec, facts: DockerFacts) -> ControlState:
 
 
 def _file_size(facts: DockerFacts) -> ControlState:
+    if facts.supervisor != _AGENT and facts.keeps_user:
+        return _absent(_NO_ULIMITS)
     whose = "set by the engine" if facts.supervisor != _AGENT else "of every process"
     return _enforced(f"RLIMIT_FSIZE {whose}")
