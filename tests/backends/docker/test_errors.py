@@ -131,6 +131,7 @@ async def test_the_other_engine_is_told_apart(kind: EngineName, backend: DockerB
     assert detection.remedy == f"use DockerBackend(engine={kind!r})"
 
 
+@pytest.mark.usefixtures("backend")
 async def test_a_missing_image_is_named_and_not_pulled(kind: EngineName, make: Callable[..., DockerBackend]) -> None:
     detection = await make("no-such-image:1.2").detect()
     assert "'no-such-image:1.2'" in detection.reason
@@ -141,6 +142,7 @@ async def test_a_missing_image_is_named_and_not_pulled(kind: EngineName, make: C
     assert "cannot be pulled" in failed.reason
 
 
+@pytest.mark.usefixtures("backend")
 async def test_a_missing_runtime_is_named(kind: EngineName, make: Callable[..., DockerBackend]) -> None:
     detection = await make(runtime="no-such-runtime").detect()
     assert "'no-such-runtime'" in detection.reason
