@@ -38,6 +38,11 @@ PYTHONS = sorted({*nox.project.python_versions(PROJECT), RUNNING}, key=lambda ve
 IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 IN_CI = bool(os.environ.get("CI"))
 
+ENGINE_NAMES = ("docker", "podman", "runsc")
+REQUIRED = os.environ.get("SANDBOXKIT_REQUIRE", "").replace(",", " ").split()
+# Only the session that starts engines can require them.
+os.environ["SANDBOXKIT_REQUIRE"] = " ".join(name for name in REQUIRED if name not in ENGINE_NAMES)
+
 PASSED_ON = ("CI", "SANDBOXKIT_REQUIRE", "SANDBOXKIT_SOAK_SECONDS", "SANDBOXKIT_SOAK_SEED")
 PARALLEL = ("--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile")
 SPREAD = (*PARALLEL[:2], "--dist=worksteal")
@@ -48,12 +53,19 @@ SUITE = (
     "--ignore=tests/soak",
     "--ignore=tests/vm",
     "--ignore=tests/backends/docker/test_box.py",
+    "--ignore=tests/backends/docker/test_gvisor.py",
     "--ignore=tests/backends/docker/test_janitor.py",
     "--ignore=tests/backends/docker/test_landlock_inside.py",
     "--ignore=tests/backends/docker/test_remote.py",
 )
-ENGINES = ("tests/conformance/docker", "tests/backends/docker")
-"""What needs a container engine, which the session `docker` starts."""
+ENGINES = ("tests/conformance/docker", "tests/conformance/podman", "tests/backends/docker")
+"""What needs container engines, which the session `engines` starts."""
+WITHOUT_ENGINES = ("--ignore=tests/conformance/docker", "--ignore=tests/conformance/podman")
+LEFT_OUT_IN_CI = (
+    "tests/conformance/docker/test_docker_long.py",
+    "tests/conformance/podman/test_podman.py",  # the plain user has it, where Podman differs more
+)
+PLAIN_IN_CI = ("tests/conformance/podman", "tests/backends/docker/test_box.py")
 MACHINES = {
     "arch-test": "arch-test",
     "e2fsprogs": "mke2fs",
@@ -87,7 +99,7 @@ nox.options.sessions = [
     "typing",
     f"tests-{RUNNING}",
     "conformance",
-    "docker",
+    "engines",
     *(["minimums"] if not IS_ROOT else []),
     "docs",
     "wheel",
@@ -122,8 +134,15 @@ def has_library(name: str) -> bool:
     return True
 
 
-ENGINE_PACKAGES = {"docker.io": "dockerd", "busybox-static": "busybox", "openssh-server": "/usr/sbin/sshd"}
-"""Programs that the session `docker` needs besides, by Debian's names of their packages."""
+ENGINE_PACKAGES = {
+    "busybox-static": "busybox",
+    "docker.io": "dockerd",
+    "openssh-server": "/usr/sbin/sshd",
+    "podman": "podman",
+    "uidmap": "newuidmap",
+    **({"runsc": "runsc"} if "runsc" in REQUIRED else {}),
+}
+"""Programs that the session `engines` needs besides, by Debian's names of their packages."""
 
 
 def missing_packages(others: Mapping[str, str]) -> list[str]:
@@ -248,12 +267,22 @@ def prepare_plain_user(session: nox.Session) -> None:
     session.run("chown", "-R", "--no-dereference", f"{PLAIN_USER}:", str(PLAIN_HOME), external=True)
 
 
-def run_as_plain_user(session: nox.Session, *command: str, env: dict[str, str]) -> None:
+def run_as_plain_user(session: nox.Session, *command: str, env: dict[str, str], around: tuple[str, ...] = ()) -> None:
+    """
+    Runs a command of the plain user's Python.
+
+    Args:
+        session: The session.
+        command: What Python is given.
+        env: Further variables.
+        around: What root runs, with the whole as its last arguments.
+    """
     session.log(f"the same again as the plain user {PLAIN_USER}")
     prepare_plain_user(session)
     drop = ("setpriv", f"--reuid={PLAIN_USER}", f"--regid={PLAIN_USER}", "--init-groups", "--")
     with session.chdir(PLAIN_HOME / "checkout"):
         session.run(
+            *around,
             *drop,
             str(PLAIN_HOME / "venv/bin/python"),
             *command,
@@ -326,23 +355,45 @@ def conformance(session: nox.Session) -> None:
     """
     What every backend must keep, on each backend this machine can run.
     """
-    pytest_in_lanes(session, *SPREAD, "tests/conformance", "--ignore=tests/conformance/docker")
+    pytest_in_lanes(session, *SPREAD, "tests/conformance", *WITHOUT_ENGINES)
 
 
 @nox.session
-def docker(session: nox.Session) -> None:
+def engines(session: nox.Session) -> None:
     """
-    Containers on an engine of one's own, which is stopped again and must have kept nothing.
+    Containers on engines of one's own, Docker and Podman, which are stopped again and must have
+    kept nothing; as root, and as the plain user, whose Podman is rootless. Needs root.
 
-    In CI without what takes hundreds of containers. Needs root.
+    In CI without what takes hundreds of containers, and each kind of caller with the engine
+    that differs most from the others.
     """
     if sys.platform != "linux" or not IS_ROOT:
         session.skip("only root can start an engine; run the tests of an own one with DOCKER_HOST and pytest")
     prepare(session, ENGINE_PACKAGES)
     session.install(f"{wheel(session)}[all]", *group("test"))
-    what = [*ENGINES, *(["--ignore=tests/conformance/docker/test_docker_long.py"] if IN_CI else [])]
-    env = {"SANDBOXKIT_REQUIRE": "docker"}
-    session.run("python", "tests/engine.py", "python", "-m", "pytest", *SPREAD, *what, *session.posargs, env=env)
+    left_out = [f"--ignore={path}" for path in LEFT_OUT_IN_CI] if IN_CI else []
+    env = {"SANDBOXKIT_REQUIRE": " ".join(("docker", "podman", *(name for name in REQUIRED if name == "runsc")))}
+    start = ("tests/engine.py", "--with=docker,podman")
+    pytest = ("-m", "pytest", *SPREAD)
+    root = partial(session.run, "python", *start, "python", *pytest, *ENGINES, *left_out, *session.posargs, env=env)
+    prepare_plain_user(session)
+    number_range(session)
+    around = (str(session.virtualenv.bin) + "/python", *start, f"--as={PLAIN_USER}")
+    what = PLAIN_IN_CI if IN_CI else ENGINES
+    user = partial(run_as_plain_user, session, *pytest, *what, *session.posargs, env=env, around=around)
+    lanes: dict[str, Callable[[], object]] = {"root": root, PLAIN_USER: user}
+    if failed := [name for name, lane in lanes.items() if not passes(lane)]:
+        session.error(f"failed as {' and as '.join(failed)}")
+
+
+def number_range(session: nox.Session) -> None:
+    """
+    Gives the plain user the user ids that a rootless engine needs.
+    """
+    if PLAIN_USER not in Path("/etc/subuid").read_text():
+        first = 1_000_000
+        numbers = f"{first}-{first + 65535}"
+        session.run("usermod", "--add-subuids", numbers, "--add-subgids", numbers, PLAIN_USER, external=True)
 
 
 @nox.session

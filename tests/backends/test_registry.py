@@ -448,7 +448,7 @@ def test_a_verification_never_raises_a_grade() -> None:
 
 def test_the_default_registry_shares_what_was_found_out() -> None:
     one, two = SandboxRegistry.default(), SandboxRegistry.default()
-    builtin = ["bubblewrap", "landlock", "docker"]
+    builtin = ["bubblewrap", "landlock", "docker", "podman"]
     assert [entry.name for entry in one._entries] == builtin
     assert one._entries[0] is two._entries[0]
     two.register(backend("mine"), 500)

@@ -157,6 +157,18 @@ _DOCKER_ROOT: Final[Mapping[str, str]] = {
     f"control group of devices refuses all others. {_AS_BOUND}",
 }
 
+_PODMAN: Final[Mapping[str, str]] = {
+    "a_name_is_only_a_name[colon:comma,]": "Podman's Docker interface parts what is mounted at ',' in one form and at ':' in the "
+    "other, so a path that holds both is refused",
+}
+
+_PODMAN_USER: Final[Mapping[str, str]] = {
+    name: reason for name, reason in _DOCKER.items() if name != "the_limits_are_the_specs"
+}
+"""
+Rootless, and on control groups of version 1: without groups, processes are counted by RLIMIT_NPROC.
+"""
+
 DEVIATIONS: Final[Mapping[str, Mapping[str, Mapping[str, str]]]] = {
     "bubblewrap": {
         ROOT: {},
@@ -164,4 +176,5 @@ DEVIATIONS: Final[Mapping[str, Mapping[str, Mapping[str, str]]]] = {
     },
     "docker": {ROOT: {**_DOCKER, **_DOCKER_ROOT}, USER: _DOCKER},
     "landlock": {ROOT: {**_LANDLOCK, **_LANDLOCK_ROOT}, USER: {**_LANDLOCK, **_LANDLOCK_USER}},
+    "podman": {ROOT: {**_DOCKER, **_DOCKER_ROOT, **_PODMAN}, USER: {**_PODMAN_USER, **_PODMAN}},
 }

@@ -39,6 +39,8 @@ _BUBBLEWRAP_PRIORITY = 100
 _LANDLOCK_PRIORITY = 50
 _SEATBELT_PRIORITY = 100
 _DOCKER_PRIORITY = 20
+_PODMAN_PRIORITY = 15
+"""After Docker: without root and control groups of version 2 it bounds less."""
 _NAME = re.compile(r"[a-z][a-z0-9._-]{0,63}")
 _RESERVED = frozenset({"direct"})
 _DETECT_SECONDS = 30.0
@@ -602,6 +604,7 @@ def _builtin() -> tuple[_Entry, ...]:
         _Entry(_bubblewrap, "bubblewrap", _BUBBLEWRAP_PRIORITY),
         _Entry(_landlock, "landlock", _LANDLOCK_PRIORITY),
         docker,
+        _Entry(_podman, "podman", _PODMAN_PRIORITY),
     )
 
 
@@ -615,6 +618,12 @@ def _docker() -> SandboxBackend:
     from sandboxkit.backends.docker import DockerBackend
 
     return DockerBackend()
+
+
+def _podman() -> SandboxBackend:
+    from sandboxkit.backends.docker import DockerBackend
+
+    return DockerBackend(engine="podman")
 
 
 def _bubblewrap() -> SandboxBackend:

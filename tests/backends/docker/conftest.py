@@ -1,5 +1,5 @@
 """
-The engine that the tests of this directory use, and images made without any registry.
+The engines that the tests of this directory use, and images made without any registry.
 """
 
 from __future__ import annotations
@@ -12,18 +12,24 @@ import subprocess
 import sys
 import tarfile
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 import pytest
+from tests.engine import VARIABLES
 
-from sandboxkit.backends.docker import DockerBackend
+from sandboxkit.backends.docker import DockerBackend, DockerFacts
 from sandboxkit.model import Control, SandboxSpec
 from sandboxkit.process import interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    import docker
+
+    from sandboxkit.backends.docker._facts import EngineName
 
 BUSYBOX = "/bin/busybox"
 DEGRADED = frozenset({Control.PROCESS_ISOLATION}) if os.geteuid() == 0 else frozenset()
@@ -49,17 +55,36 @@ def collected() -> Iterator[None]:
         gc.collect()
 
 
+@pytest.fixture(scope="session", params=["docker", "podman"])
+def kind(request: pytest.FixtureRequest) -> EngineName:
+    """
+    The engine by its name: every test that asks for a backend is for both.
+    """
+    found: EngineName = request.param
+    return found
+
+
 @pytest.fixture(scope="session")
-def backend() -> DockerBackend:
+def make(kind: EngineName) -> Callable[..., DockerBackend]:
     """
-    The backend, on the engine that DOCKER_HOST names.
+    Makes backends of the engine.
     """
-    found = DockerBackend()
+    return partial(DockerBackend, engine=kind)
+
+
+@pytest.fixture(scope="session")
+def backend(kind: EngineName, make: Callable[..., DockerBackend]) -> Iterator[DockerBackend]:
+    """
+    The backend, on the engine that DOCKER_HOST or CONTAINER_HOST names. What the engine was
+    still making for an application that was killed is removed at the end.
+    """
+    found = make()
     detection = anyio.run(found.detect)
     if not detection.available:
-        named = "docker" in os.environ.get("SANDBOXKIT_REQUIRE", "").replace(",", " ").split()
-        (pytest.fail if named else pytest.skip)(f"docker: {detection.reason}; {detection.remedy}")
-    return found
+        named = kind in os.environ.get("SANDBOXKIT_REQUIRE", "").replace(",", " ").split()
+        (pytest.fail if named else pytest.skip)(f"{kind}: {detection.reason}; {detection.remedy}")
+    yield found
+    anyio.run(found.prune)
 
 
 async def own_containers(backend: DockerBackend) -> list[str]:
@@ -88,13 +113,32 @@ def spec(ws: Path) -> SandboxSpec:
 
 
 @pytest.fixture(scope="session")
-def make_image(backend: DockerBackend) -> Iterator[Callable[[str, bytes], str]]:
+def bounds(backend: DockerBackend) -> bool:
     """
-    Makes an image of an archive, and removes it afterwards.
+    Whether the engine has control groups: rootless ones of version 1 have not.
+    """
+    facts = anyio.run(backend.detect).facts
+    assert isinstance(facts, DockerFacts)
+    return facts.cgroup > 0
+
+
+@pytest.fixture(scope="session")
+def client(kind: EngineName, backend: DockerBackend) -> Iterator[docker.APIClient]:
+    """
+    The engine, without this library.
     """
     import docker
 
-    client = docker.APIClient(base_url=os.environ.get("DOCKER_HOST"), version="auto")
+    found = docker.APIClient(base_url=os.environ[VARIABLES[kind]], version="1.41")
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="session")
+def make_image(client: docker.APIClient) -> Iterator[Callable[[str, bytes], str]]:
+    """
+    Makes an image of an archive, and removes it afterwards.
+    """
     made: list[str] = []
 
     def make(name: str, archive: bytes, *changes: str) -> str:
@@ -105,7 +149,6 @@ def make_image(backend: DockerBackend) -> Iterator[Callable[[str, bytes], str]]:
     yield make
     for name in made:
         client.remove_image(name, force=True)
-    client.close()
 
 
 def _archive(files: dict[str, str], links: dict[str, str], trees: dict[str, str] | None = None) -> bytes:

@@ -16,6 +16,7 @@ import anyio
 import pytest
 from tests.backends.docker.conftest import DEGRADED, own_containers
 from tests.backends.raw_bwrap import RawBwrap, only
+from tests.engine import VARIABLES
 
 from sandboxkit.backends import Detection, SandboxRegistry
 from sandboxkit.backends.docker import DockerBackend
@@ -24,10 +25,13 @@ from sandboxkit.model import Control, FilesystemPolicy, Grade, Limits, SandboxSp
 from sandboxkit.testing.conformance._acts import importable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    import docker
     from docker import APIClient
+
+    from sandboxkit.backends.docker._facts import EngineName
 
 COMMANDS = int(os.environ.get("SANDBOXKIT_DOCKER_COMMANDS", "200"))
 
@@ -98,8 +102,12 @@ async def test_a_reader_that_does_not_read_holds_up_only_its_own(backend: Docker
         assert (await process.stdout.receive()).startswith(b"y\n")
 
 
-async def test_memory_runs_out_and_the_box_goes_on(backend: DockerBackend, ws: Path) -> None:
+async def test_memory_runs_out_and_the_box_goes_on(backend: DockerBackend, ws: Path, bounds: bool) -> None:
     spec = SandboxSpec.workspace_write(ws, limits=Limits(memory_bytes=64 << 20), allow_degraded=DEGRADED)
+    if not bounds:
+        with pytest.raises(EnforcementError, match=r"limits\.memory is partial"):
+            await backend.execute(["true"], spec=spec)
+        return
     fill = ["sh", "-c", "head -c 300000000 /dev/zero > /tmp/full; exit 3"]
     async with backend.open(spec) as box:
         assert box.enforcement.grade(Control.LIMITS_MEMORY) is Grade.ENFORCED
@@ -112,8 +120,8 @@ async def test_memory_runs_out_and_the_box_goes_on(backend: DockerBackend, ws: P
     assert subprocess.run(["sh", "-c", "head -c 300000000 /dev/zero | wc -c"], check=True, capture_output=True).stdout
 
 
-async def test_nothing_of_the_engine_is_seen(backend: DockerBackend, ws: Path) -> None:
-    socket = os.environ["DOCKER_HOST"].removeprefix("unix://")
+async def test_nothing_of_the_engine_is_seen(backend: DockerBackend, kind: EngineName, ws: Path) -> None:
+    socket = os.environ[VARIABLES[kind]].removeprefix("unix://")
     spec = SandboxSpec.workspace_write(ws, allow_degraded=DEGRADED)
     assert os.path.exists(socket)
     async with backend.open(spec) as box:
@@ -137,10 +145,9 @@ async def test_other_names(backend: DockerBackend, spec: SandboxSpec) -> None:
         assert (await box.run(["true"])).ok, "the box gets another container"
 
 
-async def test_only_what_this_library_made_is_touched(backend: DockerBackend, shell_image: str) -> None:
-    import docker
-
-    client = docker.APIClient(base_url=os.environ["DOCKER_HOST"], version="auto")
+async def test_only_what_this_library_made_is_touched(
+    backend: DockerBackend, client: docker.APIClient, shell_image: str
+) -> None:
     foreign = client.create_container(shell_image, ["sleep", "100"], name=f"not-ours-{os.getpid()}")["Id"]
     try:
         assert foreign not in await backend.prune()
@@ -149,13 +156,18 @@ async def test_only_what_this_library_made_is_touched(backend: DockerBackend, sh
         assert client.inspect_container(foreign)["Id"] == foreign
     finally:
         client.remove_container(foreign, force=True)
-        client.close()
 
 
-async def test_an_image_with_a_shell(backend: DockerBackend, shell_image: str, ws: Path) -> None:
-    boxed = DockerBackend(shell_image)
-    spec = SandboxSpec.workspace_write(ws, allow_degraded=DEGRADED)
+async def test_an_image_with_a_shell(
+    backend: DockerBackend, make: Callable[..., DockerBackend], shell_image: str, ws: Path, bounds: bool
+) -> None:
+    boxed = make(shell_image)
+    spec = SandboxSpec.workspace_write(ws, limits=Limits(max_output_bytes=1 << 16), allow_degraded=DEGRADED)
     (ws / "file").write_text("of the host")
+    if not bounds:
+        with pytest.raises(EnforcementError, match=r"limits\.(cpu|file_size|memory|processes) is absent"):
+            await boxed.execute(["true"], spec=spec)
+        return
     async with boxed.open(spec) as box:
         for control in (Control.LIMITS_MEMORY, Control.LIMITS_PROCESSES, Control.SYSCALLS, Control.LIMITS_WALL):
             assert box.enforcement.grade(control) is Grade.ENFORCED, control
@@ -176,16 +188,18 @@ async def test_an_image_with_a_shell(backend: DockerBackend, shell_image: str, w
     assert await own_containers(backend) == []
 
 
-async def test_a_copied_workspace_stays_in_the_container(python_image: str, ws: Path) -> None:
+async def test_a_copied_workspace_stays_in_the_container(
+    make: Callable[..., DockerBackend], python_image: str, ws: Path, bounds: bool
+) -> None:
     (ws / "dir").mkdir()
     (ws / "dir/file").write_text("of the host")
     (ws / "link").symlink_to("dir/file")
     (ws / "secret").write_text("secret")
-    spec = SandboxSpec.workspace_write(ws, allow_degraded=DEGRADED).model_copy()
-    fields = spec.model_dump(exclude_unset=True)
+    allowed = DEGRADED if bounds else {*DEGRADED, Control.LIMITS_MEMORY, Control.LIMITS_PROCESSES}
+    fields = SandboxSpec.workspace_write(ws, allow_degraded=allowed).model_dump(exclude_unset=True)
     fields["filesystem"]["deny"] = (str(ws / "secret"),)
     spec = SandboxSpec(**fields)
-    async with DockerBackend(python_image, workspace="copy").open(spec) as box:
+    async with make(python_image, workspace="copy").open(spec) as box:
         run = ["python3", "-c", "print(open('link').read(), end=''); open('dir/file', 'w').write('changed')"]
         environment = {"PATH": "/usr/local/bin:/bin", "PYTHONHOME": "/usr/local"}
         result = await box.run(run, environment=environment)
@@ -195,12 +209,18 @@ async def test_a_copied_workspace_stays_in_the_container(python_image: str, ws: 
     assert (ws / "dir/file").read_text() == "of the host"
 
 
-async def test_a_copied_workspace_needs_python_in_the_image(shell_image: str) -> None:
-    detection = await DockerBackend(shell_image, workspace="copy").detect()
+async def test_a_copied_workspace_needs_python_in_the_image(
+    make: Callable[..., DockerBackend], shell_image: str
+) -> None:
+    detection = await make(shell_image, workspace="copy").detect()
     assert "has no python3" in detection.reason
     assert "workspace='bind'" in detection.remedy
 
 
+docker_alone = pytest.mark.parametrize("kind", ["docker"], indirect=True)
+
+
+@docker_alone
 @pytest.mark.parametrize("has_python", [True, False])
 async def test_processors_are_bounded(
     backend: DockerBackend, shell_image: str, spec: SandboxSpec, *, has_python: bool
@@ -234,6 +254,7 @@ anyio.run(main)
 """
 
 
+@docker_alone
 async def test_the_deadline_holds_inside_while_the_application_is_stopped(backend: DockerBackend, ws: Path) -> None:
     words = [sys.executable, "-c", STOPPED, str(ws), *(control.value for control in DEGRADED)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=importable()) as application:
@@ -251,6 +272,7 @@ async def test_the_deadline_holds_inside_while_the_application_is_stopped(backen
     assert application.returncode == 0
 
 
+@docker_alone
 async def test_the_deadline_holds_outside_while_the_container_is_frozen(
     backend: DockerBackend, spec: SandboxSpec
 ) -> None:
@@ -286,6 +308,7 @@ def asleep(client: APIClient, container: str) -> bool:
     return any("sleep" in row[-1] for row in client.top(container)["Processes"])
 
 
+@docker_alone
 async def test_memory_files_are_of_a_size(backend: DockerBackend, ws: Path) -> None:
     files = FilesystemPolicy(write=(str(ws),), tmp_bytes=8 << 20)
     fill = ["sh", "-c", 'for d in /tmp /dev/shm "$HOME"; do head -c 30000000 /dev/zero > $d/f || stat -c %s $d/f; done']
@@ -295,6 +318,7 @@ async def test_memory_files_are_of_a_size(backend: DockerBackend, ws: Path) -> N
     assert all(int(size) <= 8 << 20 for size in sizes)
 
 
+@docker_alone
 async def test_it_is_taken_where_the_backends_above_are_missing_or_hold_less(
     backend: DockerBackend, spec: SandboxSpec
 ) -> None:

@@ -15,15 +15,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.backends.docker.conftest import DEGRADED
-from tests.engine import engine, why_not
+from tests.engine import VARIABLES, Engine, engine, why_not
 
 from sandboxkit.backends.docker import DockerBackend
+from sandboxkit.backends.docker._endpoint import endpoint
 from sandboxkit.errors import BackendUnavailableError
 from sandboxkit.model import SandboxSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from sandboxkit.backends.docker._facts import EngineName
 
 pytestmark = [
     pytest.mark.anyio,
@@ -32,29 +35,58 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-NO_ENGINE = why_not() or ("" if os.environ.get("DOCKER_HOST") else "left to the session that has an engine")
-own_engine = pytest.mark.skipif(bool(NO_ENGINE), reason=f"not applicable: {NO_ENGINE}")
+KINDS: tuple[EngineName, ...] = ("docker", "podman")
+both = pytest.mark.parametrize("kind", KINDS)
 
 
+@pytest.fixture
+def own(kind: EngineName) -> Iterator[Engine]:
+    """
+    An engine that a test may break.
+    """
+    if reason := why_not(kind) or ("" if os.environ.get(VARIABLES[kind]) else "left to the session that has an engine"):
+        pytest.skip(f"not applicable: {reason}")
+    with engine(kind) as found:
+        yield found
+
+
+@both
 @pytest.mark.parametrize(
     ("host", "said"),
     [
-        ("unix:///nonexistent/docker.sock", "no engine listens there"),
+        ("unix:///nonexistent/engine.sock", "no engine listens there"),
         ("tcp://127.0.0.1:1", "no engine answers there"),
         ("tcp://no-such-host.invalid:2375", "the host of its address does not exist"),
-        ("nonsense://x", "correct DOCKER_HOST"),
-        ("tcp://", "DOCKER_HOST"),
+        ("nonsense://x", "correct {variable}"),
+        ("tcp://", "{variable}"),
     ],
 )
-async def test_a_wrong_address(host: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DOCKER_HOST", host)
+async def test_a_wrong_address(host: str, said: str, kind: EngineName, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLES[kind], host)
     started = time.monotonic()
-    detection = await DockerBackend(timeout=5).detect()
+    detection = await DockerBackend(engine=kind, timeout=5).detect()
     assert not detection.available
-    assert said in f"{detection.reason}; {detection.remedy}"
+    assert said.format(variable=VARIABLES[kind]) in f"{detection.reason}; {detection.remedy}"
     assert host.partition("://")[0] in detection.reason
     assert detection.remedy
     assert time.monotonic() - started < 15
+
+
+async def test_where_podman_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    socket_file = tmp_path / "podman/podman.sock"
+    monkeypatch.delenv("CONTAINER_HOST", raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    if not os.path.exists("/run/podman/podman.sock"):
+        detection = await DockerBackend(engine="podman").detect()
+        assert detection.reason == f"unix://{socket_file}: no engine listens there"
+        assert "systemctl --user start podman.socket" in detection.remedy
+        assert "CONTAINER_HOST" in detection.remedy
+    socket_file.parent.mkdir()
+    socket_file.touch()
+    assert endpoint(None, "podman").host == f"unix://{socket_file}"
+    monkeypatch.setenv("CONTAINER_HOST", "unix:///of/the/variable")
+    assert endpoint(None, "podman").host == "unix:///of/the/variable"
+    assert endpoint("unix:///of/the/argument", "podman").host == "unix:///of/the/argument"
 
 
 @pytest.fixture
@@ -69,38 +101,52 @@ def silent(tmp_path: Path) -> Iterator[str]:
         yield f"unix://{os.path.abspath(path)}"
 
 
-async def test_a_silent_engine_is_given_up_in_time(silent: str) -> None:
+@both
+async def test_a_silent_engine_is_given_up_in_time(silent: str, kind: EngineName) -> None:
     started = time.monotonic()
-    detection = await DockerBackend(host=silent, timeout=1).detect()
+    detection = await DockerBackend(host=silent, engine=kind, timeout=1).detect()
     assert not detection.available
     assert "did not say what it is within 1 s" in detection.reason
     assert "timeout" in detection.remedy
     assert time.monotonic() - started < 8
 
 
+@both
 @pytest.mark.skipif(os.geteuid() == 0, reason="not applicable: root may open every socket")
-async def test_a_socket_of_somebody_else(tmp_path: Path) -> None:
+async def test_a_socket_of_somebody_else(tmp_path: Path, kind: EngineName) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "s"))
         server.listen()
         os.chmod(tmp_path / "s", 0)
-        detection = await DockerBackend(host=f"unix://{tmp_path}/s").detect()
+        detection = await DockerBackend(host=f"unix://{tmp_path}/s", engine=kind).detect()
     assert "may not open the engine's socket" in detection.reason
-    assert "group" in detection.remedy
+    assert {"docker": "usermod -aG docker", "podman": "systemctl --user start"}[kind] in detection.remedy
 
 
-async def test_a_missing_image_is_named_and_not_pulled(backend: DockerBackend) -> None:
-    detection = await DockerBackend("no-such-image:1.2").detect()
+async def test_the_other_engine_is_told_apart(kind: EngineName, backend: DockerBackend) -> None:
+    other = next(name for name in KINDS if name != kind)
+    detection = await DockerBackend(host=os.environ[VARIABLES[kind]], engine=other).detect()
+    assert not detection.available
+    assert f"{kind} answers there, not {other}" in detection.reason
+    assert detection.remedy == f"use DockerBackend(engine={kind!r})"
+
+
+@pytest.mark.usefixtures("backend")
+async def test_a_missing_image_is_named_and_not_pulled(kind: EngineName, make: Callable[..., DockerBackend]) -> None:
+    detection = await make("no-such-image:1.2").detect()
     assert "'no-such-image:1.2'" in detection.reason
-    assert "docker pull no-such-image:1.2" in detection.remedy
-    failed = await DockerBackend("no-such-image:1.2", pull="missing", timeout=30).detect()
+    assert f"{kind} pull no-such-image:1.2" in detection.remedy
+    # With nothing to fetch from: the test stays on this machine.
+    failed = await make("127.0.0.1:1/no-such-image:1.2", pull="missing", timeout=30).detect()
     assert not failed.available
+    assert "cannot be pulled" in failed.reason
 
 
-async def test_a_missing_runtime_is_named(backend: DockerBackend) -> None:
-    detection = await DockerBackend(runtime="no-such-runtime").detect()
-    assert "no runtime 'no-such-runtime'" in detection.reason
-    assert "add-runtime" in detection.remedy
+@pytest.mark.usefixtures("backend")
+async def test_a_missing_runtime_is_named(kind: EngineName, make: Callable[..., DockerBackend]) -> None:
+    detection = await make(runtime="no-such-runtime").detect()
+    assert "'no-such-runtime'" in detection.reason
+    assert {"docker": "dockerd --add-runtime", "podman": "podman --runtime NAME"}[kind] in detection.remedy
 
 
 async def test_without_the_sdk_the_extra_is_named(tmp_path: Path) -> None:
@@ -114,33 +160,60 @@ async def test_without_the_sdk_the_extra_is_named(tmp_path: Path) -> None:
     assert done.stdout == "False pip install 'sandboxkit[docker]'\n"
 
 
-@own_engine
-async def test_an_engine_that_dies_during_a_run(ws: Path) -> None:
-    with engine() as own:
-        spec = SandboxSpec.workspace_write(ws, allow_degraded=DEGRADED)
-        killer = threading.Timer(1.5, os.kill, (own.pid, signal.SIGKILL))
-        started = time.monotonic()
-        async with DockerBackend(host=own.host, timeout=5).open(spec) as box:
-            killer.start()
-            with pytest.raises(BackendUnavailableError, match="went away during the run") as caught:
-                await box.run(["sleep", "60"])
-        assert "engine's log" in caught.value.remedy
-        assert time.monotonic() - started < 30
+@both
+async def test_an_engine_that_dies_during_a_run(own: Engine, ws: Path) -> None:
+    spec = SandboxSpec.workspace_write(ws, allow_degraded=DEGRADED)
+    killer = threading.Timer(1.5, os.kill, (own.pid, signal.SIGKILL))
+    started = time.monotonic()
+    async with backend_of(own).open(spec) as box:
+        killer.start()
+        with pytest.raises(BackendUnavailableError, match="went away during the run") as caught:
+            await box.run(["sleep", "60"])
+    assert "engine's log" in caught.value.remedy
+    assert time.monotonic() - started < 30
 
 
-@own_engine
-async def test_a_full_disk(ws: Path, tmp_path: Path) -> None:
+@both
+async def test_an_engine_that_stands_still(own: Engine, ws: Path) -> None:
+    spec = SandboxSpec.workspace_write(ws, allow_degraded=DEGRADED)
+    backend = backend_of(own)
+    detection = await backend.detect(spec)
+    os.kill(own.pid, signal.SIGSTOP)
+    started = time.monotonic()
+    try:
+        with pytest.raises(BackendUnavailableError, match="within 5 s") as caught:
+            async with backend.open_detected(spec, detection):
+                pass
+        assert "timeout" in caught.value.remedy
+        assert time.monotonic() - started < 20
+    finally:
+        os.kill(own.pid, signal.SIGCONT)
+    assert (await backend.execute(["true"], spec=spec)).ok
+    assert await backend.list_active() == ()
+
+
+@both
+async def test_a_full_disk(kind: EngineName, ws: Path, tmp_path: Path) -> None:
+    if reason := why_not(kind) or ("" if os.environ.get(VARIABLES[kind]) else "left to the session that has an engine"):
+        pytest.skip(f"not applicable: {reason}")
     disk = tmp_path / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk], check=True)
     try:
-        with engine(data=disk) as own:
+        with engine(kind, data=disk) as own:
             spec = SandboxSpec.workspace_write(ws, allow_degraded=DEGRADED)
             fill = ["dd", "if=/dev/zero", f"of={disk}/ballast", "bs=4k"]
             assert subprocess.run(fill, check=False, capture_output=True).returncode
             with pytest.raises(BackendUnavailableError, match="disk is full") as caught:
-                async with DockerBackend(host=own.host).open(spec):
+                async with backend_of(own, timeout=20).open(spec):
                     pass
-            assert "docker system" in caught.value.remedy
+            assert f"{kind} system" in caught.value.remedy
     finally:
         subprocess.run(["umount", "-l", disk], check=True)
+
+
+def backend_of(own: Engine, timeout: float = 5) -> DockerBackend:
+    """
+    The backend for an engine of a test's own.
+    """
+    return DockerBackend(host=own.host, timeout=timeout, engine=own.kind)

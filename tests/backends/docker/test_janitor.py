@@ -32,19 +32,19 @@ from sandboxkit.backends.docker import DockerBackend
 from sandboxkit.model import Control, SandboxSpec
 
 async def main():
-    spec = SandboxSpec.workspace_write(sys.argv[1], allow_degraded=[Control(name) for name in sys.argv[2:]])
-    backend = DockerBackend()
-    print("begun", flush=True)
+    spec = SandboxSpec.workspace_write(sys.argv[1], allow_degraded=[Control(name) for name in sys.argv[3:]])
+    backend = DockerBackend(engine=sys.argv[2])
     while True:
         async with backend.open(spec) as box:
             await box.run(["true"])
+            print("begun", flush=True)
             await box.run(["sleep", "0.1"])
 
 anyio.run(main)
 """
 
 
-async def test_applications_that_are_killed_leave_no_container(backend: DockerBackend, ws: Path) -> None:
+async def test_applications_that_are_killed_leave_no_container(backend: DockerBackend, kind: str, ws: Path) -> None:
     degraded = [control.value for control in DEGRADED]
     chance = random.Random()
     seen = left = 0
@@ -52,7 +52,7 @@ async def test_applications_that_are_killed_leave_no_container(backend: DockerBa
     for _ in range(0, KILLS, AT_ONCE):
         applications = [
             subprocess.Popen(
-                [sys.executable, "-c", APPLICATION, ws, *degraded], stdout=subprocess.PIPE, env=importable()
+                [sys.executable, "-c", APPLICATION, ws, kind, *degraded], stdout=subprocess.PIPE, env=importable()
             )
             for _ in range(AT_ONCE)
         ]

@@ -57,6 +57,7 @@ def in_container(image: str, program: str, ws: Path) -> str:
     return said.decode()
 
 
+@pytest.mark.parametrize("kind", ["docker"], indirect=True, scope="session")
 @pytest.mark.skipif(not os.path.islink("/bin"), reason="not applicable: the host's /bin is no part of /usr")
 def test_its_boxes_hold_in_a_default_container(backend: object, host_image: str, ws: Path) -> None:
     in_container(host_image, OUTSIDE, ws)

@@ -19,9 +19,9 @@ import anyio
 import pytest
 import trustme
 from tests.backends.docker.conftest import PYTHON_CHANGES, python_archive
-from tests.backends.docker.test_errors import own_engine
 from tests.conftest import STANDING
 from tests.engine import Engine, engine
+from tests.engine import why_not as no_engine
 
 from sandboxkit.backends import SandboxRegistry
 from sandboxkit.backends.docker import DockerBackend
@@ -33,10 +33,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+NO_ENGINE = no_engine() or ("" if os.environ.get("DOCKER_HOST") else "left to the session that has an engine")
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.timeout(200),
-    own_engine,
+    pytest.mark.skipif(bool(NO_ENGINE), reason=f"not applicable: {NO_ENGINE}"),
     # The SDK closes no socket that it could not connect, and what is collected when is chance.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sandboxkit.backends._contract import Detection, Facts, SandboxBackend
-from sandboxkit.backends.docker._endpoint import NAME, endpoint
+from sandboxkit.backends.docker._endpoint import endpoint
 from sandboxkit.backends.docker._enforcement import enforcement
 from sandboxkit.backends.docker._engine import connected
-from sandboxkit.backends.docker._facts import DockerFacts, PullPolicy, Settings, Workspace
+from sandboxkit.backends.docker._facts import DockerFacts, EngineName, PullPolicy, Settings, Workspace
 from sandboxkit.backends.docker._labels import LABEL, is_left, maker
 from sandboxkit.backends.docker._plan import launch_plan
+from sandboxkit.backends.docker._words import WORDS, socket_path
 from sandboxkit.errors import BackendError, BackendUnavailableError, MissingExtraError, SpecError
 
 if TYPE_CHECKING:
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from sandboxkit.backends.docker._box import DockerSandbox
+    from sandboxkit.backends.docker._detect import Seen
     from sandboxkit.backends.docker._endpoint import Endpoint
     from sandboxkit.backends.docker._engine import Engine
-    from sandboxkit.backends.docker._facts import Supervisor
     from sandboxkit.backends.docker._plain import PlainSandbox
     from sandboxkit.model import Enforcement, ExecResult, Invocation, LaunchPlan, SandboxSpec
 
@@ -86,12 +87,15 @@ class DockerBackend(SandboxBackend):
         runtime: The runtime that starts the container, for example `runsc`; None is the
             engine's default.
         host: The engine's address, for example `unix:///run/docker.sock`, `ssh://machine`
-            or `tcp://machine:2376`, the last with TLS by DOCKER_CERT_PATH; None takes
-            DOCKER_HOST, then the current context of the `docker` command, then the
-            platform's own socket.
+            or `tcp://machine:2376`, the last with TLS by DOCKER_CERT_PATH. None takes, for
+            Docker: DOCKER_HOST, then the current context of the `docker` command, then the
+            platform's own socket; for Podman: CONTAINER_HOST, then
+            `$XDG_RUNTIME_DIR/podman/podman.sock`, then `/run/podman/podman.sock`.
         timeout: Seconds the engine may take for one call.
         cpus: Processors a container may use at one time, for example 1.5, at least 0.01; None
             is all there are. `limits.cpu` of a spec is another matter: seconds in all.
+        engine: `docker` or `podman`, which is also the backend's name. Podman is spoken to by
+            its Docker interface; where the other one answers, the backend is unavailable.
 
     Raises:
         ValueError: A value is none of those named.
@@ -107,7 +111,10 @@ class DockerBackend(SandboxBackend):
         host: str | None = None,
         timeout: float = 20.0,
         cpus: float | None = None,
+        engine: EngineName = "docker",
     ) -> None:
+        if engine not in WORDS:
+            raise ValueError(f"engine {engine!r}: use 'docker' or 'podman'")
         if pull not in ("never", "missing", "always"):
             raise ValueError(f"pull {pull!r}: use 'never', 'missing' or 'always'")
         if workspace not in ("bind", "copy"):
@@ -118,17 +125,17 @@ class DockerBackend(SandboxBackend):
             raise ValueError(f"cpus {cpus}: give a number of processors, at least {_FEWEST_CPUS}")
         if image is not None and not image.strip():
             raise ValueError("image: it is empty; name one, or leave it out for the host's system")
-        self._settings = Settings(image, pull, workspace, runtime, host, timeout, cpus)
-        self._supervisors: dict[str, Supervisor] = {}
+        self._settings = Settings(image, pull, workspace, runtime, host, timeout, cpus, engine)
+        self._seen: Seen | None = None
         self._known: tuple[float, DockerFacts] | None = None
         self._own_images: dict[tuple[Endpoint, tuple[tuple[str, str], ...]], str] = {}
 
     @property
     def name(self) -> str:
         """
-        `docker`.
+        `docker` or `podman`, the engine it was made for.
         """
-        return NAME
+        return self._settings.engine
 
     async def detect(self, spec: SandboxSpec | None = None) -> Detection:
         """
@@ -153,24 +160,23 @@ class DockerBackend(SandboxBackend):
     async def _look(self, *, is_fresh: bool) -> DockerFacts:
         if sys.platform == "win32":
             raise BackendUnavailableError(
-                NAME, "the stream to a container needs a POSIX system in this version", "run this program in WSL 2"
+                self.name, "the stream to a container needs a POSIX system in this version", "run this program in WSL 2"
             )
-        where = endpoint(self._settings.host)
+        where = endpoint(self._settings.host, self._settings.engine)
         if _is_no_socket(where.host):
             # Answered without the SDK, whose import takes as long as a whole box.
             raise BackendUnavailableError(
-                NAME,
-                f"{where.host}: no engine listens there",
-                "start Docker or Podman's API service, or name a running engine in DOCKER_HOST or DockerBackend(host=...)",
+                self.name, f"{where.host}: no engine listens there", WORDS[self._settings.engine].start
             )
         if self._known and not is_fresh:
             since, facts = self._known
             if facts.where == where and time.monotonic() < since + _KNOWN_SECONDS:
                 return facts
-        from sandboxkit.backends.docker._detect import look
+        from sandboxkit.backends.docker._detect import Seen, look
 
-        async with connected(where, self._settings.timeout) as engine:
-            facts = await look(engine, self._settings, self._supervisors)
+        self._seen = self._seen or Seen()
+        async with connected(self._settings.engine, where, self._settings.timeout) as engine:
+            facts = await look(engine, self._settings, self._seen)
         self._known = (time.monotonic(), facts)
         return facts
 
@@ -212,16 +218,16 @@ class DockerBackend(SandboxBackend):
             SetupError: The engine refused the container.
         """
         if not detection.available:
-            raise BackendUnavailableError(NAME, detection.reason, detection.remedy)
+            raise BackendUnavailableError(self.name, detection.reason, detection.remedy)
         from sandboxkit.backends._temporary import temporary_directory
         from sandboxkit.backends.docker._box import DockerSandbox
         from sandboxkit.backends.docker._plain import PlainSandbox
         from sandboxkit.backends.docker._scratch import make_covers
 
         facts = _own(detection.facts)
-        async with connected(facts.where, self._settings.timeout, facts.api) as engine:
+        async with connected(self._settings.engine, facts.where, self._settings.timeout, facts.api) as engine:
             with temporary_directory(_PREFIX) as scratch:
-                make_covers(scratch)
+                make_covers(scratch, spec, facts)
                 box: DockerSandbox | PlainSandbox
                 if facts.supervisor == "python":
                     box = DockerSandbox(engine, spec, facts, await self._image(engine, facts), scratch)
@@ -353,11 +359,14 @@ class DockerBackend(SandboxBackend):
             return tuple([ident for ident in left if await remove(engine, ident)])
 
     def _connected(self) -> AbstractAsyncContextManager[Engine]:
-        return connected(endpoint(self._settings.host), self._settings.timeout)
+        return connected(
+            self._settings.engine, endpoint(self._settings.host, self._settings.engine), self._settings.timeout
+        )
 
 
 def _is_no_socket(host: str) -> bool:
-    return host.startswith("unix://") and not os.path.exists(host.removeprefix("unix://"))
+    path = socket_path(host)
+    return bool(path) and not os.path.exists(path)
 
 
 def _own(facts: Facts) -> DockerFacts:

@@ -75,6 +75,14 @@ def number(*paths: str) -> int | None:
 GROUP = "/sys/fs/cgroup"
 
 
+def forget_group() -> None:
+    """
+    Reads no control group any more: the container has none, and those it sees are the host's.
+    """
+    global GROUP
+    GROUP = "/nonexistent"
+
+
 def cpu_s() -> float | None:
     """
     Seconds of processor time of the whole container, or None.
@@ -131,6 +139,7 @@ def in_force() -> dict[str, Any]:
         "counts_kills": kills() is not None,
         "rootfs": os.access("/", os.W_OK) and not os.statvfs("/").f_flag & os.ST_RDONLY,
         "python": sys.version.split()[0],
+        "kernel": os.uname().release,
     }
 
 
@@ -226,6 +235,8 @@ class Agent:
                 self.end(command, content.decode())
 
     def greet(self, order: dict[str, Any]) -> None:
+        if not order["is_counted"]:
+            forget_group()
         if order["filter"]:
             filter_calls(base64.b64decode(order["filter"]))
         for path, text in order["files"]:

@@ -21,7 +21,6 @@ from sandboxkit.backends._protection import violations
 from sandboxkit.backends.docker import _agent as wire
 from sandboxkit.backends.docker._container import Container
 from sandboxkit.backends.docker._copy import copy_in
-from sandboxkit.backends.docker._endpoint import NAME
 from sandboxkit.backends.docker._enforcement import enforcement
 from sandboxkit.backends.docker._labels import own_labels
 from sandboxkit.backends.docker._plan import container, order, shown_tree
@@ -200,14 +199,15 @@ class DockerSandbox(Sandbox):
         made = await Container.start(self._engine, config)
         try:
             bound = () if facts.is_copy else tuple(facts.places or {})
-            report = await made.greet(self._files(facts), bound, self._filter(facts))
+            report = await made.greet(self._files(facts), bound, self._filter(facts), is_counted=facts.cgroup > 0)
+            name = self._engine.name
             if wrong := misplaced(facts, bound, report):
-                raise SetupError(NAME, f"{', '.join(map(repr, wrong))}: {_WRONG_PLACE}")
+                raise SetupError(name, f"{', '.join(map(repr, wrong))}: {_WRONG_PLACE}")
             if wrong_number := too_many_cpus(facts, report):
-                raise SetupError(NAME, f"{wrong_number}; use another engine or runtime, or leave cpus out")
+                raise SetupError(name, f"{wrong_number}; use another engine or runtime, or leave cpus out")
             found = held(enforcement(self._spec, facts), self._spec, facts, report)
             if missing := found.missing(self._spec.requirements()):
-                raise EnforcementError({NAME: f"{'; '.join(missing)}; list in allow_degraded what may hold less well"})
+                raise EnforcementError({name: f"{'; '.join(missing)}; list in allow_degraded what may hold less well"})
             up = _Up(made, found, facts)
             if facts.is_copy:
                 await copy_in(made.session, self._spec, facts, self._python())
@@ -255,7 +255,7 @@ class DockerSandbox(Sandbox):
         """
         if discard:
             raise BackendError(
-                "docker cannot discard what a command writes to a bound directory; use DockerBackend(workspace='copy')"
+                f"{self._engine.name} cannot discard what a command writes to a bound directory; use DockerBackend(workspace='copy')"
             )
         up, facts = await self.ready()
         bound = self._spec.timeout(timeout)
@@ -270,7 +270,9 @@ class DockerSandbox(Sandbox):
         remote = kept.remote
         if remote is None or (remote.end is None and not ended_outside):
             raise BrokerError("the command was not followed to its end")
-        return _result(remote, up.enforcement, self._spec, kept, found, ended_outside=ended_outside, explain=explain)
+        return _result(
+            remote, self._facts, up.enforcement, self._spec, kept, found, ended_outside=ended_outside, explain=explain
+        )
 
     def _watched(self, facts: DockerFacts) -> tuple[Any, ...]:
         return facts.survey.watched if facts.survey and not facts.is_copy else ()
@@ -318,7 +320,7 @@ class DockerSandbox(Sandbox):
         if failure is not None:
             await self._tell_apart(up, remote, failure)
         if remote.failure:
-            raise _launch_error(*remote.failure, told)
+            raise _launch_error(self._engine.name, *remote.failure, told)
         return False
 
     async def _tell_apart(self, up: _Up, remote: Remote, failure: BaseException) -> None:
@@ -354,7 +356,7 @@ class DockerSandbox(Sandbox):
     def _lost(self, up: _Up) -> BackendUnavailableError:
         said = f" ({up.session.said[-300:]})" if up.session.said else ""
         return BackendUnavailableError(
-            NAME,
+            self._engine.name,
             f"{self._engine.host}: the engine went away during the run, and the box with it{said}",
             "what the command did until then stays; look at the engine's log, then run it again",
         )
@@ -589,10 +591,17 @@ class DockerProcess(BoxProcess):
         except BrokerError as exc:
             await self._box._tell_apart(self._up, remote, exc)
         if remote.failure:
-            raise _launch_error(*remote.failure, self._told)
+            raise _launch_error(self._facts.engine, *remote.failure, self._told)
         found = violations(self._box._watched(self._facts))
         return _result(
-            remote, self._up.enforcement, self._box.spec, _Kept(0), found, ended_outside=False, explain=self._explain
+            remote,
+            self._facts,
+            self._up.enforcement,
+            self._box.spec,
+            _Kept(0),
+            found,
+            ended_outside=False,
+            explain=self._explain,
         )
 
     def send_signal(self, number: int) -> None:
@@ -608,10 +617,10 @@ class DockerProcess(BoxProcess):
         self._tasks.start_soon(self._up.session.kill, self._remote, Termination.KILLED.value)
 
 
-def _launch_error(step: str, number: int, told: dict[str, Any]) -> Exception:
+def _launch_error(engine: str, step: str, number: int, told: dict[str, Any]) -> Exception:
     why, program = os.strerror(number), told["argv"][0]
     if step == "exec" and number in (errno.ENOENT, errno.ENOTDIR):
-        where = "in the docker sandbox; name one that a directory of its PATH holds and the spec lets it read"
+        where = f"in the {engine} sandbox; name one that a directory of its PATH holds and the spec lets it read"
         return ProgramNotFoundError(program, where)
     if step == "exec" and number in (errno.EACCES, errno.EPERM):
         return ProgramNotExecutableError(
@@ -625,11 +634,12 @@ def _launch_error(step: str, number: int, told: dict[str, Any]) -> Exception:
         )
     if step == "cwd":
         return SpecError(f"the working directory {told['cwd']!r} cannot be entered in the container: {why}")
-    return SetupError(NAME, f"step {step!r} failed: {why}")
+    return SetupError(engine, f"step {step!r} failed: {why}")
 
 
 def _result(
     remote: Remote,
+    facts: DockerFacts,
     found: Enforcement,
     spec: SandboxSpec,
     kept: _Kept,
@@ -649,7 +659,7 @@ def _result(
         stderr=kept.content(wire.ERR),
         truncated=kept.is_truncated,
         duration_s=time.monotonic() - remote.started,
-        backend=NAME,
+        backend=facts.engine,
         enforcement=found,
         usage=_usage(end) if not ended_outside else None,
         violations=done,

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from sandboxkit.backends.docker._endpoint import NAME
 from sandboxkit.backends.docker._session import Session
 from sandboxkit.errors import BackendUnavailableError, BrokerError, SetupError
 from sandboxkit.process import PipeReader, PipeWriter
@@ -65,7 +64,9 @@ class Container:
             raise
         return cls(engine, ident, _session(engine, stream), stream)
 
-    async def greet(self, files: Mapping[str, str], places: tuple[str, ...], program: bytes) -> Mapping[str, Any]:
+    async def greet(
+        self, files: Mapping[str, str], places: tuple[str, ...], program: bytes, *, is_counted: bool
+    ) -> Mapping[str, Any]:
         """
         What is in force in it; see `Session.greet`.
 
@@ -74,13 +75,13 @@ class Container:
         """
         try:
             with anyio.fail_after(self._engine.timeout):
-                return await self.session.greet(files, places, program)
+                return await self.session.greet(files, places, program, is_counted=is_counted)
         except BrokerError as exc:
             said = self.session.said or "it ended and said nothing"
-            raise SetupError(NAME, f"the agent in the container did not come up: {said}") from exc
+            raise SetupError(self._engine.name, f"the agent in the container did not come up: {said}") from exc
         except TimeoutError as exc:
             raise BackendUnavailableError(
-                NAME,
+                self._engine.name,
                 f"the agent in the container did not answer within {self._engine.timeout:g} s",
                 "look at the engine's load, or give it longer with DockerBackend(timeout=...)",
             ) from exc

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from sandboxkit.backends._tree import Node, Tree
-from sandboxkit.backends.docker._endpoint import NAME
 from sandboxkit.backends.docker._plan import shown_tree
 from sandboxkit.errors import SetupError, SpecError
 from sandboxkit.model import is_inside
@@ -67,7 +66,7 @@ async def copy_in(session: Session, spec: SandboxSpec, facts: DockerFacts, pytho
         session.forget(remote)
         if remote.end is None or remote.end["code"] != 0:
             text = b"".join(said)[-500:].decode(errors="replace").strip()
-            raise SetupError(NAME, f"{root!r} could not be copied into the container: {text or remote.failure}")
+            raise SetupError(facts.engine, f"{root!r} could not be copied into the container: {text or remote.failure}")
 
 
 def _roots(spec: SandboxSpec) -> tuple[str, ...]:

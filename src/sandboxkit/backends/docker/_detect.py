@@ -4,63 +4,96 @@ Whether there is an engine, and what it offers.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import platform
 import sys
+import time
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from sandboxkit.backends.docker._endpoint import NAME
 from sandboxkit.backends.docker._facts import DockerFacts, Settings
 from sandboxkit.backends.docker._labels import own_labels
+from sandboxkit.backends.docker._words import WORDS, socket_path
 from sandboxkit.errors import BackendUnavailableError, BrokerError
 from sandboxkit.process import interpreter
 
+if sys.platform != "win32":
+    import fcntl
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from docker import APIClient
 
     from sandboxkit.backends.docker._engine import Engine
     from sandboxkit.backends.docker._facts import Supervisor
 
-__all__ = ["look", "own_image"]
+__all__ = ["Seen", "look", "own_image"]
 
-_PODMAN = "Podman Engine"
 _BOUNDS = {"MemoryLimit": "memory", "SwapLimit": "swap", "CpuCfsQuota": "cpus", "PidsLimit": "processes"}
 _MACHINES = {"arm64": "aarch64", "amd64": "x86_64"}
 _OWN_IMAGE = "sandboxkit-host"
+_ALONE_SECONDS = 5.0
 
 
-async def look(engine: Engine, settings: Settings, supervisors: dict[str, Supervisor]) -> DockerFacts:
+@dataclass(slots=True)
+class Seen:
+    """
+    What was found out, and need not be asked again.
+
+    Attributes:
+        supervisors: What images have, by their ids.
+        podman: What Podman says of itself, by the identity of its socket: it asks the package
+            manager about its programs each time.
+    """
+
+    supervisors: dict[str, Supervisor] = field(default_factory=dict)
+    podman: dict[tuple[int, ...], Mapping[str, Any]] = field(default_factory=dict)
+
+
+async def look(engine: Engine, settings: Settings, seen: Seen) -> DockerFacts:
     """
     What *engine* offers.
 
     Args:
         engine: The engine.
         settings: What the application asked for.
-        supervisors: What was found in images, by their ids; what is found is added.
+        seen: What was found out before; what is found is added.
 
     Raises:
         BackendUnavailableError: There is none, or it lacks what was asked for.
     """
-    version, info = await engine.call("say what it is", lambda client: (client.version(), client.info()))
-    facts = _facts(engine, settings, version, info)
+    facts = _facts(engine, settings, await engine.call("say what it is", lambda client: _info(client, engine, seen)))
     _check(facts)
     if settings.image is None:
         try:
             return _with(facts, image="", supervisor="python", interpreter=interpreter())
         except BrokerError as exc:
-            raise BackendUnavailableError(NAME, str(exc), "use DockerBackend(image=...) with an image") from exc
+            raise BackendUnavailableError(engine.name, str(exc), "use DockerBackend(image=...) with an image") from exc
     image = await _image(engine, settings)
+    supervisors = seen.supervisors
     if image not in supervisors:
         supervisors[image] = await engine.call("look into the image", lambda client: _supervisor(client, image))
     if (facts.is_copy or facts.is_remote) and supervisors[image] != "python":
         raise BackendUnavailableError(
-            NAME,
+            engine.name,
             f"the image {settings.image!r} has no python3, which a copied workspace is unpacked by and a box of an "
             "engine over a network is supervised by",
             "use an image that has, or workspace='bind' and an engine on a socket of this machine",
         )
     return _with(facts, image=image, supervisor=supervisors[image], interpreter="")
+
+
+def _info(client: APIClient, engine: Engine, seen: Seen) -> Mapping[str, Any]:
+    path = socket_path(engine.host)
+    if engine.found == "docker" or not path:
+        return dict(client.info())
+    place = os.stat(path)
+    identity = (place.st_dev, place.st_ino, place.st_ctime_ns)
+    if identity not in seen.podman:
+        seen.podman = {identity: dict(client.info())}
+    return seen.podman[identity]
 
 
 def _supervisor(client: APIClient, image: str) -> Supervisor:
@@ -103,27 +136,29 @@ def _runs(client: APIClient, image: str, words: list[str]) -> bool:
 
 
 def _with(facts: DockerFacts, *, image: str, supervisor: Supervisor, interpreter: str) -> DockerFacts:
-    from dataclasses import replace
-
     return replace(facts, image=image, supervisor=supervisor, interpreter=interpreter)
 
 
-def _facts(engine: Engine, settings: Settings, version: Mapping[str, Any], info: Mapping[str, Any]) -> DockerFacts:
-    names = {part.get("Name") for part in version.get("Components") or ()}
+def _facts(engine: Engine, settings: Settings, info: Mapping[str, Any]) -> DockerFacts:
     security = [str(option) for option in info.get("SecurityOptions") or ()]
     machine = str(info.get("Architecture", ""))
+    is_rootless = bool(info.get("Rootless")) or any("rootless" in option for option in security)
+    default = str(info.get("DefaultRuntime") or "runc")
+    cgroup = int(str(info.get("CgroupVersion") or "1")) if info.get("CgroupDriver") != "none" else 0
+    if is_rootless and cgroup == 1:
+        cgroup = 0  # nobody but root makes groups of version 1: limits are taken and ignored
     return DockerFacts(
         settings=settings,
         where=engine.where,
-        engine="podman" if _PODMAN in names else "docker",
-        version=str(version.get("Version", "")),
+        engine=engine.found,
+        version=str(info.get("ServerVersion", "")),
         api=str(engine.client().api_version),
-        runtime=settings.runtime or str(info.get("DefaultRuntime") or "runc"),
+        runtime=default if engine.found == "podman" else settings.runtime or default,
         runtimes=tuple(sorted(info.get("Runtimes") or ())),
-        cgroup=int(str(info.get("CgroupVersion") or "1")) if info.get("CgroupDriver") != "none" else 0,
-        bounds=frozenset(word for key, word in _BOUNDS.items() if info.get(key)),
+        cgroup=cgroup,
+        bounds=frozenset(word for key, word in _BOUNDS.items() if cgroup and info.get(key)),
         has_seccomp=any("seccomp" in option for option in security),
-        is_rootless=any("rootless" in option for option in security),
+        is_rootless=is_rootless,
         machine=_MACHINES.get(machine, machine),
         kernel=str(info.get("KernelVersion", "")),
         storage=str(info.get("Driver", "")),
@@ -136,35 +171,50 @@ def _check(facts: DockerFacts) -> None:
     Raises:
         BackendUnavailableError: What was asked for is not there.
     """
-    wanted = facts.settings.runtime
+    for reason, remedy in _lacks(facts):
+        raise BackendUnavailableError(facts.settings.engine, f"{facts.host}: {reason}", remedy)
+
+
+def _lacks(facts: DockerFacts) -> Iterator[tuple[str, str]]:
+    """
+    What keeps the engine from what was asked for, with the remedy.
+    """
+    asked, words = facts.settings, WORDS[facts.settings.engine]
+    if facts.engine != asked.engine:
+        yield f"{facts.engine} answers there, not {asked.engine}", f"use DockerBackend(engine={facts.engine!r})"
+    wanted = asked.runtime
+    if facts.engine == "podman" and wanted not in (None, facts.runtime):
+        # What it lists is what it would know, installed or not; its interface takes none with a container.
+        yield f"the service starts containers with {facts.runtime}, and lets nobody choose {wanted!r}", words.runtime
     if wanted is not None and facts.runtimes and wanted not in facts.runtimes:
-        raise BackendUnavailableError(
-            NAME,
-            f"{facts.host}: the engine has no runtime {wanted!r}, only {', '.join(facts.runtimes)}",
-            "install it and register it with the engine (dockerd --add-runtime), or name another",
+        yield f"the engine has no runtime {wanted!r}, only {', '.join(facts.runtimes)}", words.runtime
+    if facts.is_rootless and facts.is_hosts_system and not _is_own_socket(facts.host):
+        yield (
+            "it is another user's rootless engine, which opens files as that user and not as this one",
+            "use a rootless engine of this user's own",
         )
-    if facts.settings.cpus is not None and "cpus" not in facts.bounds:
-        raise BackendUnavailableError(
-            NAME,
-            f"{facts.host}: the engine cannot bound the processors of a container",
+    if asked.cpus is not None and "cpus" not in facts.bounds:
+        yield (
+            "the engine cannot bound the processors of a container",
             "leave cpus out, or use an engine with the control group cpu",
         )
     if facts.is_hosts_system and not (sys.platform == "linux" and not facts.is_remote):
-        raise BackendUnavailableError(
-            NAME,
-            f"{facts.host}: a box that shows this machine's system needs an engine on a socket of this machine, on Linux",
+        yield (
+            "a box that shows this machine's system needs an engine on a socket of this machine, on Linux",
             "name an image: DockerBackend(image=..., workspace='copy')",
         )
     if facts.is_hosts_system and facts.is_copy:
-        raise BackendUnavailableError(
-            NAME, "a copied workspace needs an image", "name one: DockerBackend(image=..., workspace='copy')"
-        )
+        yield "a copied workspace needs an image", "name one: DockerBackend(image=..., workspace='copy')"
     if facts.machine != platform.machine() and facts.is_hosts_system:
-        raise BackendUnavailableError(
-            NAME,
+        yield (
             f"the engine is for {facts.machine}, this machine is {platform.machine()}",
             "use an engine of this machine",
         )
+
+
+def _is_own_socket(host: str) -> bool:
+    path = socket_path(host)
+    return not path or os.stat(path).st_uid == os.geteuid()
 
 
 async def _image(engine: Engine, settings: Settings) -> str:
@@ -177,12 +227,12 @@ async def _image(engine: Engine, settings: Settings) -> str:
     name = settings.image or ""
     found = "" if settings.pull == "always" else await engine.call("look for an image", lambda c: _image_id(c, name))
     if not found and settings.pull != "never":
-        found = await engine.call("pull an image", lambda client: _pulled(client, name))
+        found = await engine.call("pull an image", lambda client: _pulled(client, engine, name))
     if not found:
         raise BackendUnavailableError(
-            NAME,
+            engine.name,
             f"{engine.host}: the engine has no image {name!r}, and pull='never' forbids to fetch it",
-            f"docker pull {name}, or DockerBackend(pull='missing')",
+            f"{engine.name} pull {name}, or DockerBackend(pull='missing')",
         )
     return found
 
@@ -196,7 +246,7 @@ def _image_id(client: APIClient, name: str) -> str:
         return ""
 
 
-def _pulled(client: APIClient, name: str) -> str:
+def _pulled(client: APIClient, engine: Engine, name: str) -> str:
     from docker import errors
     from docker.utils import parse_repository_tag
 
@@ -206,9 +256,9 @@ def _pulled(client: APIClient, name: str) -> str:
         return str(client.inspect_image(name)["Id"])
     except errors.APIError as exc:
         raise BackendUnavailableError(
-            NAME,
+            engine.name,
             f"the image {name!r} cannot be pulled: {exc.explanation or exc}",
-            "correct its name, log in to its registry, or load it by hand (docker load, docker import)",
+            f"correct its name, log in to its registry, or load it by hand ({engine.name} load, {engine.name} import)",
         ) from exc
 
 
@@ -220,7 +270,35 @@ async def own_image(engine: Engine, links: tuple[tuple[str, str], ...]) -> str:
     import hashlib
 
     tag = hashlib.sha256(repr(links).encode()).hexdigest()[:16]
-    return await engine.call("make an empty image", lambda client: _own(client, f"{_OWN_IMAGE}:{tag}", links))
+    return await engine.call("make an empty image", lambda client: _own_once(client, f"{_OWN_IMAGE}:{tag}", links))
+
+
+def _own_once(client: APIClient, name: str, links: tuple[tuple[str, str], ...]) -> str:
+    if found := _image_id(client, name):
+        return found
+    with _alone():
+        return _own(client, name, links)
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """
+    One of this machine's applications at a time: whoever names its image second takes the name
+    away from the first, which would stay for good. Not for ever: others may hold the lock.
+    """
+    with open(__file__, "rb") as file:
+        deadline = time.monotonic() + _ALONE_SECONDS
+        while not _is_locked(file.fileno()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        yield
+
+
+def _is_locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _own(client: APIClient, name: str, links: tuple[tuple[str, str], ...]) -> str:
@@ -243,9 +321,5 @@ def _own(client: APIClient, name: str, links: tuple[tuple[str, str], ...]) -> st
     repository, _, tag = name.partition(":")
     said = client.import_image_from_data(buffer.getvalue(), changes=["LABEL sandboxkit.image=1"])
     made = str(json.loads(said.splitlines()[-1])["status"])
-    # Whoever names its image second takes the name away from the first, which stays for good.
-    if found := _image_id(client, name):
-        client.remove_image(made)
-        return found
     client.tag(made, repository, tag)
     return made

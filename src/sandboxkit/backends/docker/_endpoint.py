@@ -1,10 +1,10 @@
 """
-Where an engine is and how it is reached, in the words of the `docker` command.
+Where an engine is and how it is reached, in the words of the `docker` and `podman` commands.
 
 Contexts are read without the SDK, whose import takes as long as a whole box.
 
 Source: docs.docker.com, "Docker CLI environment variables", "Protect the Docker daemon
-socket" and "Docker contexts"; docker/cli, cli/context/store.
+socket" and "Docker contexts"; docker/cli, cli/context/store; podman-system-service(1).
 """
 
 from __future__ import annotations
@@ -17,16 +17,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from sandboxkit.backends.docker._words import WORDS
 from sandboxkit.errors import BackendUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from sandboxkit.backends.docker._facts import EngineName
 
 __all__ = ["NAME", "Certificates", "Endpoint", "endpoint"]
 
 NAME = "docker"
 _SOCKET = "unix:///var/run/docker.sock"
 _WINDOWS_PIPE = "npipe:////./pipe/docker_engine"
+_PODMAN_SOCKET = "podman/podman.sock"
 _BY_TLS = ("tcp", "https")
 
 
@@ -72,20 +76,30 @@ class Endpoint:
         return self.scheme in ("tcp", "http") and self.certificates is None
 
 
-def endpoint(host: str | None) -> Endpoint:
+def endpoint(host: str | None, engine: EngineName = "docker") -> Endpoint:
     """
-    Where the engine is: *host*, DOCKER_HOST, the current context of the `docker` command,
-    or the platform's own socket, in this order.
+    Where *engine* is. Docker: *host*, DOCKER_HOST, the current context of the `docker`
+    command, or the platform's own socket, in this order. Podman: *host*, CONTAINER_HOST, or
+    the first socket that is there, of this user's service and then of root's.
 
-    An address by `tcp` speaks TLS where DOCKER_TLS_VERIFY or DOCKER_CERT_PATH is set.
+    Docker's address by `tcp` speaks TLS where DOCKER_TLS_VERIFY or DOCKER_CERT_PATH is set.
 
     Raises:
         BackendUnavailableError: The context or the certificates cannot be read, or the
             engine's certificate would not be checked.
     """
-    if named := host or os.environ.get("DOCKER_HOST"):
+    named = host or os.environ.get(WORDS[engine].variable)
+    if engine == "podman":
+        return Endpoint(named or _podman_socket())
+    if named:
         return Endpoint(named, _of_environment(named))
     return _of_context() or Endpoint(_WINDOWS_PIPE if os.name == "nt" else _SOCKET)
+
+
+def _podman_socket() -> str:
+    directories = [os.environ.get("XDG_RUNTIME_DIR", ""), "/run"]
+    sockets = [f"{directory}/{_PODMAN_SOCKET}" for directory in directories if directory.startswith("/")]
+    return f"unix://{next(filter(os.path.exists, sockets), sockets[0])}"
 
 
 def _configuration() -> Path:

@@ -21,6 +21,7 @@ _ELSEWHERE = (
     "the engine is reached over a network, and does not bind this machine's files; copy them with "
     "DockerBackend(workspace='copy')"
 )
+_NO_ULIMITS = "rootless Podman's interface ignores the limits of a process, and the image has no python3 that sets them"
 
 
 def enforcement(spec: SandboxSpec, facts: DockerFacts) -> Enforcement:
@@ -131,7 +132,11 @@ def _syscalls(facts: DockerFacts) -> ControlState:
         return _absent("the engine applies no seccomp profile")
     if facts.machine not in ARCHITECTURES:
         return _absent(f"no table for the architecture {facts.machine!r}")
-    return _enforced("seccomp allow-list, handed to the engine as a profile")
+    if facts.reads_profile:
+        return _enforced("seccomp allow-list, handed to the engine as a profile")
+    if facts.supervisor == _AGENT:
+        return _enforced("seccomp allow-list, which the container's first process puts on itself and all it starts")
+    return _partial("the engine's own profile: it reads another one from a file of its machine alone")
 
 
 def _wall(facts: DockerFacts) -> ControlState:
@@ -141,6 +146,8 @@ def _wall(facts: DockerFacts) -> ControlState:
 
 
 def _cpu(spec: SandboxSpec, facts: DockerFacts) -> ControlState:
+    if facts.supervisor != _AGENT and facts.keeps_user:
+        return _absent(_NO_ULIMITS)
     if facts.supervisor != _AGENT:
         return _partial("RLIMIT_CPU counts each process by itself; the image has no python3 that would count all")
     if spec.limits.cpu is None:
@@ -165,11 +172,15 @@ def _memory(spec: SandboxSpec, facts: DockerFacts) -> ControlState:
 def _processes(spec: SandboxSpec, facts: DockerFacts) -> ControlState:
     if spec.limits.processes is None:
         return _partial("the spec sets no limit")
+    if facts.counts_by_user and facts.supervisor == _AGENT:
+        return _partial("RLIMIT_NPROC counts the user's processes in the container's user namespace")
     if "processes" not in facts.bounds:
         return _absent("the engine cannot bound the number of processes")
     return _enforced(f"the whole container is counted by cgroup v{facts.cgroup}")
 
 
 def _file_size(facts: DockerFacts) -> ControlState:
+    if facts.supervisor != _AGENT and facts.keeps_user:
+        return _absent(_NO_ULIMITS)
     whose = "set by the engine" if facts.supervisor != _AGENT else "of every process"
     return _enforced(f"RLIMIT_FSIZE {whose}")

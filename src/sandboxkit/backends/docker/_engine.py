@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import anyio
 import anyio.to_thread
 
-from sandboxkit.backends.docker._endpoint import NAME
+from sandboxkit.backends.docker._words import WORDS, Words
 from sandboxkit.errors import BackendUnavailableError, MissingExtraError, SetupError
 
 if TYPE_CHECKING:
@@ -23,81 +24,90 @@ if TYPE_CHECKING:
     from docker import APIClient
 
     from sandboxkit.backends.docker._endpoint import Endpoint
+    from sandboxkit.backends.docker._facts import EngineName
     from sandboxkit.backends.docker._tunnel import Tunnel
 
-__all__ = ["NAME", "Engine", "connected"]
+__all__ = ["Engine", "connected"]
 
 _T = TypeVar("_T")
-_GRACE = 2.0
 
-_START = "start Docker or Podman's API service, or name a running engine in DOCKER_HOST or DockerBackend(host=...)"
-_GROUP = (
-    "add the user to the socket's group (usermod -aG docker NAME, then log in again), or use a rootless engine; "
-    "whoever may use the socket is root on that host"
-)
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    """
+    What words of the SDK mean.
+
+    Attributes:
+        said: The words, as a regular expression.
+        reason: What that means.
+        remedy: What helps.
+    """
+
+    said: str
+    reason: str
+    remedy: Callable[[Words], str]
+
+
+_GRACE = 2.0
 _CERTIFICATES = "name the directory of ca.pem, cert.pem and key.pem in DOCKER_CERT_PATH, or correct the docker context"
-_SAID: tuple[tuple[re.Pattern[str], str, str], ...] = (
-    (
-        re.compile(r"CERTIFICATE_VERIFY_FAILED|certificate verify failed", re.IGNORECASE),
+_UNREACHED: tuple[_Meaning, ...] = (
+    _Meaning(
+        r"CERTIFICATE_VERIFY_FAILED|certificate verify failed",
         "the engine's certificate is not signed by the known authority, has expired, or is another machine's",
-        f"{_CERTIFICATES}; another certificate may be another machine",
+        lambda words: f"{_CERTIFICATES}; another certificate may be another machine",
     ),
-    (
-        re.compile(
-            r"alert certificate required|alert bad certificate|alert unknown ca|alert handshake failure", re.IGNORECASE
-        ),
+    _Meaning(
+        r"alert certificate required|alert bad certificate|alert unknown ca|alert handshake failure",
         "the engine does not take this application's certificate",
-        _CERTIFICATES,
+        lambda words: _CERTIFICATES,
     ),
-    (
-        re.compile(r"HTTP request to an HTTPS server", re.IGNORECASE),
-        "the engine speaks TLS alone",
-        f"set DOCKER_TLS_VERIFY=1; {_CERTIFICATES}",
-    ),
-    (
-        re.compile(r"WRONG_VERSION_NUMBER|wrong version number|record layer failure", re.IGNORECASE),
+    _Meaning(
+        r"WRONG_VERSION_NUMBER|wrong version number|record layer failure",
         "the engine does not speak TLS on this port",
-        "correct the port; an engine without TLS makes whoever reaches it root there",
+        lambda words: "correct the port; an engine without TLS makes whoever reaches it root there",
     ),
-    (
-        re.compile(r"PermissionError|Permission denied|permission denied while trying to connect", re.IGNORECASE),
+    _Meaning(
+        r"PermissionError|Permission denied|permission denied while trying to connect",
         "this user may not open the engine's socket",
-        _GROUP,
+        lambda words: words.access,
     ),
-    (
-        re.compile(r"FileNotFoundError|No such file or directory'\)\)|cannot find the file", re.IGNORECASE),
+    _Meaning(
+        r"FileNotFoundError|No such file or directory'\)\)|cannot find the file",
         "no engine listens there",
-        _START,
+        lambda words: words.start,
     ),
-    (re.compile(r"ConnectionRefused|Connection refused", re.IGNORECASE), "no engine answers there", _START),
-    (
-        re.compile(r"Name or service not known|getaddrinfo|NameResolution", re.IGNORECASE),
+    _Meaning(r"ConnectionRefused|Connection refused", "no engine answers there", lambda words: words.start),
+    _Meaning(
+        r"Name or service not known|getaddrinfo|NameResolution",
         "the host of its address does not exist",
-        "correct DOCKER_HOST",
+        lambda words: f"correct {words.variable}",
     ),
-    (
-        re.compile(
-            r"RemoteDisconnected|Connection aborted|ConnectionReset|BrokenPipe|IncompleteRead|EOF", re.IGNORECASE
-        ),
+    _Meaning(
+        r"RemoteDisconnected|Connection aborted|ConnectionReset|BrokenPipe|IncompleteRead|\bEOF\b",
         "the engine went away during the call",
-        "look at the engine's log, start it again, and repeat the command",
-    ),
-    (
-        re.compile(r"no space left on device", re.IGNORECASE),
-        "the engine's disk is full",
-        "free space where the engine keeps its data (docker system df, docker system prune)",
-    ),
-    (
-        re.compile(r"unknown or invalid runtime|runtime.*not found|unknown runtime", re.IGNORECASE),
-        "the engine has no such runtime",
-        "install it and register it with the engine (dockerd --add-runtime), or name another",
-    ),
-    (
-        re.compile(r"bind source path does not exist|invalid mount config", re.IGNORECASE),
-        "the engine does not see a path of this spec: it runs on another machine, or in a container",
-        "use DockerBackend(workspace='copy') with an image, or an engine of this machine",
+        lambda words: "look at the engine's log, start it again, and repeat the command",
     ),
 )
+"""What failed on the way to the engine."""
+_REFUSED: tuple[_Meaning, ...] = (
+    _Meaning(
+        r"HTTP request to an HTTPS server",
+        "the engine speaks TLS alone",
+        lambda words: f"set DOCKER_TLS_VERIFY=1; {_CERTIFICATES}",
+    ),
+    _Meaning(r"no space left on device", "the engine's disk is full", lambda words: words.space),
+    _Meaning(
+        r"unknown or invalid runtime|runtime.*not found|unknown runtime",
+        "the engine has no such runtime",
+        lambda words: words.runtime,
+    ),
+    _Meaning(
+        r"bind source path does not exist|invalid mount config",
+        "the engine does not see a path of this spec: it runs on another machine, or in a container",
+        lambda words: "use DockerBackend(workspace='copy') with an image, or an engine of this machine",
+    ),
+)
+"""What the engine itself answers."""
 
 
 class Engine:
@@ -105,15 +115,23 @@ class Engine:
     One engine, reached through the SDK.
 
     Args:
+        name: `docker` or `podman`, for the messages of errors.
         where: Its address.
         timeout: Seconds a call may take.
         api: The version of its interface; empty asks it.
         tunnel: The way to it, where it is reached by ssh.
+
+    Attributes:
+        found: Which engine answers, once it was asked.
     """
 
-    def __init__(self, where: Endpoint, timeout: float, api: str = "", tunnel: Tunnel | None = None) -> None:
+    def __init__(
+        self, name: EngineName, where: Endpoint, timeout: float, api: str = "", tunnel: Tunnel | None = None
+    ) -> None:
+        self.name = name
         self.where = where
         self.timeout = timeout
+        self.found: EngineName = name
         self._api = api
         self._tunnel = tunnel
         self._client: APIClient | None = None
@@ -127,10 +145,14 @@ class Engine:
 
     def client(self) -> APIClient:
         """
-        The SDK's client; the first call makes it and asks the engine for its version.
+        The SDK's client; the first call makes it and asks which engine that is, and for the
+        version of its interface. Not by `version="auto"`: what that asks, Podman answers
+        only after it has asked the package manager about each of its programs.
 
         Raises:
             MissingExtraError: The SDK is not installed.
+
+        Source: Docker Engine API, SystemPing; podman, pkg/api/handlers/compat/ping.go.
         """
         if self._client is None:
             try:
@@ -138,9 +160,9 @@ class Engine:
                 from docker.constants import MINIMUM_DOCKER_API_VERSION
                 from docker.tls import TLSConfig
             except ModuleNotFoundError as exc:
-                raise MissingExtraError("docker", "the docker backend") from exc
-            found = self.where.certificates
-            tls = TLSConfig(client_cert=found.client, ca_cert=found.ca or None, verify=True) if found else False
+                raise MissingExtraError("docker", f"the {self.name} backend") from exc
+            certificates = self.where.certificates
+            tls = TLSConfig(client_cert=certificates.client, ca_cert=certificates.ca or None) if certificates else False
             url = self._tunnel.url if self._tunnel else self.host
 
             def client(version: str) -> APIClient:
@@ -151,7 +173,12 @@ class Engine:
 
             if not self._api:
                 with contextlib.closing(client(MINIMUM_DOCKER_API_VERSION)) as asking:
-                    self._api = str(asking.version()["ApiVersion"])
+                    answer = asking.get(f"{asking.base_url}/_ping", timeout=self.timeout)
+                answer.raise_for_status()
+                if "Api-Version" not in answer.headers:
+                    raise docker.errors.DockerException("no container engine answers there, but something else")
+                self.found = "podman" if "Libpod-Api-Version" in answer.headers else "docker"
+                self._api = answer.headers["Api-Version"]
             self._client = client(self._api)
         return self._client
 
@@ -180,7 +207,7 @@ class Engine:
 
     def _slow(self, what: str) -> BackendUnavailableError:
         return BackendUnavailableError(
-            NAME,
+            self.name,
             f"{self.host}: the engine did not {what} within {self.timeout:g} s",
             "look at its load and its log, or give it longer with DockerBackend(timeout=...)",
         )
@@ -189,20 +216,22 @@ class Engine:
         import requests
         from docker import errors
 
-        said = _chain(exc)
+        said, names = _chain(exc), WORDS[self.name]
         if known := _meaning_of_ssh(words):
-            raise BackendUnavailableError(NAME, f"{self.host}: {known[0]}", known[1]) from exc
+            raise BackendUnavailableError(self.name, f"{self.host}: {known[0]}", known[1]) from exc
         if isinstance(exc, requests.Timeout) or "timed out" in said.lower():
             raise self._slow(what) from exc
-        for pattern, reason, remedy in _SAID:
-            if pattern.search(said):
-                raise BackendUnavailableError(NAME, f"{self.host}: {reason}", remedy) from exc
+        for meaning in _REFUSED if isinstance(exc, errors.APIError) else _UNREACHED:
+            if re.search(meaning.said, said, re.IGNORECASE):
+                raise BackendUnavailableError(
+                    self.name, f"{self.host}: {meaning.reason}", meaning.remedy(names)
+                ) from exc
         if isinstance(exc, errors.APIError):
-            raise SetupError(NAME, f"the engine would not {what}: {exc.explanation or exc}") from exc
+            raise SetupError(self.name, f"the engine would not {what}: {exc.explanation or exc}") from exc
         raise BackendUnavailableError(
-            NAME,
+            self.name,
             f"{self.host}: {type(exc).__name__}: {str(exc)[:300]}",
-            "correct DOCKER_HOST or DockerBackend(host=...)",
+            f"correct {names.variable} or DockerBackend(host=...)",
         ) from exc
 
     def close(self) -> None:
@@ -223,11 +252,17 @@ def _meaning_of_ssh(words: str) -> tuple[str, str] | None:
 
 
 @contextlib.asynccontextmanager
-async def connected(where: Endpoint, timeout: float, api: str = "") -> AsyncIterator[Engine]:  # noqa: ASYNC109 - of each call
+async def connected(
+    name: EngineName,
+    where: Endpoint,
+    timeout: float,  # noqa: ASYNC109 - of each call
+    api: str = "",
+) -> AsyncIterator[Engine]:
     """
     The engine at *where*, with all that leads to it; nothing stays open afterwards.
 
     Args:
+        name: `docker` or `podman`.
         where: Its address.
         timeout: Seconds a call may take.
         api: The version of its interface; empty asks it.
@@ -241,7 +276,7 @@ async def connected(where: Endpoint, timeout: float, api: str = "") -> AsyncIter
             from sandboxkit.backends.docker._tunnel import tunnel
 
             way = await ends.enter_async_context(tunnel(where.host, timeout))
-        engine = Engine(where, timeout, api, way)
+        engine = Engine(name, where, timeout, api, way)
         ends.callback(engine.close)
         yield engine
 

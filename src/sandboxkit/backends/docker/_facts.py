@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sandboxkit.backends._contract import Facts
 from sandboxkit.backends.docker._endpoint import Endpoint
+from sandboxkit.backends.docker._words import socket_path
 from sandboxkit.errors import SpecError
 from sandboxkit.model import is_inside
 
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
     from sandboxkit.backends._survey import Kind, Survey
     from sandboxkit.model import SandboxSpec
 
-__all__ = ["DockerFacts", "PullPolicy", "Settings", "Supervisor", "Workspace"]
+__all__ = ["DockerFacts", "EngineName", "PullPolicy", "Settings", "Supervisor", "Workspace"]
 
+EngineName = Literal["docker", "podman"]
 PullPolicy = Literal["never", "missing", "always"]
 Workspace = Literal["bind", "copy"]
 Supervisor = Literal["python", "sh", "none"]
@@ -41,6 +43,7 @@ class Settings:
     host: str | None = None
     timeout: float = 20.0
     cpus: float | None = None
+    engine: EngineName = "docker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ class DockerFacts(Facts):
         api: The version of the interface it and the SDK agreed on.
         runtime: The runtime that starts containers, by name.
         runtimes: Those it has.
-        cgroup: The version of control groups it uses, 1 or 2; 0 is none.
+        cgroup: The version of control groups it bounds containers with, 1 or 2; 0 is none.
         bounds: What it says it can bound: some of `memory`, `swap`, `cpus`, `processes`.
         has_seccomp: Whether it applies seccomp profiles.
         is_rootless: Whether it runs without root.
@@ -73,7 +76,7 @@ class DockerFacts(Facts):
 
     settings: Settings = Settings()
     where: Endpoint = field(default_factory=Endpoint)
-    engine: str = "docker"
+    engine: EngineName = "docker"
     version: str = ""
     api: str = ""
     runtime: str = "runc"
@@ -115,6 +118,34 @@ class DockerFacts(Facts):
         return self.settings.workspace == "copy"
 
     @property
+    def keeps_user(self) -> bool:
+        """
+        Whether the engine has to be told to give the caller its own uid in a container:
+        rootless Podman makes it root there.
+        """
+        return self.engine == "podman" and self.is_rootless
+
+    @property
+    def counts_by_user(self) -> bool:
+        """
+        Whether the kernel's count of the user's processes is the container's own: the engine
+        bounds none, and gives each container a user namespace.
+
+        Otherwise the number of processes is the control group's matter, as the kernel counts
+        those of the same user in every container. Source: setrlimit(2), RLIMIT_NPROC;
+        user_namespaces(7); Linux 5.14 counts by user namespace.
+        """
+        return self.keeps_user and "processes" not in self.bounds
+
+    @property
+    def reads_profile(self) -> bool:
+        """
+        Whether the engine takes this library's seccomp profile: Docker in the request,
+        Podman as a file of its own machine.
+        """
+        return self.has_seccomp and (self.engine == "docker" or bool(socket_path(self.host)))
+
+    @property
     def is_hosts_system(self) -> bool:
         """
         Whether a box shows the host's system, and not an image's.
@@ -146,7 +177,7 @@ class DockerFacts(Facts):
                 box_home=_OTHER_HOME if covers else home,
             )
         data = "" if self.is_remote else self.data
-        found = _without_engine(found, data, self.host.removeprefix("unix://"))
+        found = _without_engine(found, data, socket_path(self.host))
         named = [*spec.filesystem.write, *spec.filesystem.read]
         if data and (above := [path for path in named if is_inside(data, path)]):
             raise SpecError(
@@ -183,7 +214,7 @@ def _without_engine(found: Survey, data: str, socket: str) -> Survey:
     refuses a bind of a directory above them, and the socket that makes whoever reaches
     it root.
     """
-    sockets = (os.path.realpath(socket),) if os.path.exists(socket) else ()
+    sockets = (os.path.realpath(socket),) if socket and os.path.exists(socket) else ()
     kinds: dict[str, Kind] = dict.fromkeys(sockets, "file")
     return replace(
         found,

@@ -18,7 +18,6 @@ from sandboxkit.backends._contract import Sandbox
 from sandboxkit.backends._journal import Journal
 from sandboxkit.backends._protection import violations
 from sandboxkit.backends.docker._container import Container
-from sandboxkit.backends.docker._endpoint import NAME
 from sandboxkit.backends.docker._enforcement import enforcement
 from sandboxkit.backends.docker._labels import own_labels
 from sandboxkit.backends.docker._plan import container, order
@@ -52,6 +51,7 @@ POSIX sh. When it ends, the kernel ends the container; what it ends it cannot mi
 """
 _REPORT: Final = r"""
 cat /proc/1/status
+echo "Kernel: $(cat /proc/sys/kernel/osrelease)"
 echo "[interfaces]"; cat /proc/net/dev
 echo "[limits]"
 for name in memory.max memory/memory.limit_in_bytes memory.swap.max memory/memory.memsw.limit_in_bytes \
@@ -64,6 +64,8 @@ for path in "$@"; do stat -c '%d:%i' "$path" || echo none; done
 _OUTSIDE_GRACE = 5.0
 _KILL_FACTOR, _KILL_FLOOR = 16, 1 << 20
 _STDOUT, _STDERR = 1, 2
+_PODMAN_MOST = 20_000
+"""Its service lowers what it may have itself, to what pid_max is for processes."""
 
 
 class PlainSandbox(Sandbox):
@@ -128,18 +130,20 @@ class PlainSandbox(Sandbox):
                 reason = "asked for and not read back: the image has no shell"
                 self._enforcement = self._enforcement.lowered(control, Grade.PARTIAL, reason)
         if missing := self._enforcement.missing(self._spec.requirements()):
-            raise EnforcementError({NAME: f"{'; '.join(missing)}; list in allow_degraded what may hold less well"})
+            raise EnforcementError(
+                {self._engine.name: f"{'; '.join(missing)}; list in allow_degraded what may hold less well"}
+            )
 
     async def _read_back(self) -> None:
         paths = tuple(self._facts.places or {})
         result = await self.run(["/bin/sh", "-c", _REPORT, "sh", *paths], timeout=self._engine.timeout, environment={})
         if not result.ok:
-            raise SetupError(NAME, f"what is in force could not be read: {result.text('stderr')[-300:]}")
+            raise SetupError(self._engine.name, f"what is in force could not be read: {result.text('stderr')[-300:]}")
         report = _parsed(result.text())
         if wrong := misplaced(self._facts, paths, report):
-            raise SetupError(NAME, f"{', '.join(map(repr, wrong))}: the engine sees something else there")
+            raise SetupError(self._engine.name, f"{', '.join(map(repr, wrong))}: the engine sees something else there")
         if wrong_number := too_many_cpus(self._facts, report):
-            raise SetupError(NAME, f"{wrong_number}; use another engine or runtime, or leave cpus out")
+            raise SetupError(self._engine.name, f"{wrong_number}; use another engine or runtime, or leave cpus out")
         self._enforcement = held(self._enforcement, self._spec, self._facts, report)
 
     async def run(
@@ -166,7 +170,9 @@ class PlainSandbox(Sandbox):
         if self._is_closed:
             raise BackendError("this box is closed; open another for more commands")
         if discard:
-            raise BackendError("docker cannot discard what a command writes to a bound directory; use another backend")
+            raise BackendError(
+                f"{self._engine.name} cannot discard what a command writes to a bound directory; use another backend"
+            )
         if not argv or not argv[0]:
             raise CommandError("it is empty; name a program")
         facts = self._facts.surveyed(self._spec)
@@ -181,7 +187,7 @@ class PlainSandbox(Sandbox):
             journal.close()
         return ExecResult(
             **ended,
-            backend=NAME,
+            backend=self._engine.name,
             enforcement=self._enforcement,
             violations=found,
             explain_gap="a container engine tells nothing of refused calls" if explain else "",
@@ -203,7 +209,7 @@ class PlainSandbox(Sandbox):
         config["Env"] = [f"{name}={text}" for name, text in told["environment"]]
         config["WorkingDir"] = told["cwd"]
         config["HostConfig"]["AutoRemove"] = False  # how it ended is read first
-        config["HostConfig"]["Ulimits"] = _ulimits(self._spec)
+        config["HostConfig"]["Ulimits"] = _ulimits(self._spec, facts)
         return config
 
     async def _followed(self, config: dict[str, Any], stdin: bytes, bound: float | None) -> dict[str, Any]:
@@ -221,7 +227,7 @@ class PlainSandbox(Sandbox):
             await made.close()
         duration = time.monotonic() - started
         is_late = scope.cancelled_caught or (bound is not None and duration >= bound)
-        termination = _termination(state, is_late=is_late, is_flood=kept.is_flood)
+        termination = _termination(self._engine.name, state, is_late=is_late, is_flood=kept.is_flood)
         is_by_us = termination in (Termination.TIMED_OUT, Termination.OUTPUT_LIMIT)
         return {
             "exit_code": None if is_by_us else state.get("ExitCode"),
@@ -234,24 +240,32 @@ class PlainSandbox(Sandbox):
         }
 
 
-def _termination(state: Mapping[str, Any], *, is_late: bool, is_flood: bool) -> Termination:
+def _termination(engine: str, state: Mapping[str, Any], *, is_late: bool, is_flood: bool) -> Termination:
     if is_flood:
         return Termination.OUTPUT_LIMIT
     if is_late and state.get("ExitCode") != 0:
         return Termination.TIMED_OUT
     if not state:
         raise BackendUnavailableError(
-            NAME, "the engine went away during the run", "start it again, and repeat the command"
+            engine, "the engine went away during the run", "start it again, and repeat the command"
         )
     return Termination.MEMORY_LIMIT if state.get("OOMKilled") and state.get("ExitCode") else Termination.EXITED
 
 
-def _ulimits(spec: SandboxSpec) -> list[dict[str, Any]]:
+def _ulimits(spec: SandboxSpec, facts: DockerFacts) -> list[dict[str, Any]]:
     """
     Limits of one process that the engine sets: those below what it has itself.
+
+    Podman takes these for all there are, and adds its own for descriptors and processes, which
+    may be more than it can give; so these are said too, as this application has them.
     """
+    import resource
+
     limits = spec.limits
     wanted = {"fsize": limits.file_size_bytes, "cpu": limits.cpu and max(1, round(limits.cpu)), "core": 0}
+    if facts.engine == "podman":
+        own = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
+        wanted |= {name: min(resource.getrlimit(what)[1], _PODMAN_MOST) for name, what in own.items()}
     return [{"Name": name, "Soft": int(most), "Hard": int(most)} for name, most in wanted.items() if most is not None]
 
 
@@ -299,6 +313,7 @@ def _parsed(text: str) -> dict[str, Any]:
 
     return {
         **{name: field.get(name, "").strip() for name in ("CapEff", "CapBnd", "NoNewPrivs", "Seccomp")},
+        "kernel": field.get("Kernel", "").strip(),
         "pid": int(field.get("Pid", "0")),
         "interfaces": [line.split(":")[0].strip() for line in devices.splitlines()[2:]],
         "memory": bound("memory.max", "memory/memory.limit_in_bytes"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import posixpath
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sandboxkit.backends._tree import Node, Tree, box_tree, depth, working_directory
 from sandboxkit.confine import rlimits, seccomp_profile
@@ -21,15 +21,20 @@ if TYPE_CHECKING:
     from sandboxkit.backends.docker._facts import DockerFacts
     from sandboxkit.model import Invocation, SandboxSpec
 
-__all__ = ["box_mounts", "container", "launch_plan", "order", "shown_tree", "ways"]
+__all__ = ["PROFILE", "box_mounts", "container", "launch_plan", "order", "profile", "shown_tree", "ways"]
 
 _PRIVATE_MODE, _SHARED_MODE = 0o700, 0o1777
 _BYTES_PER_INODE = 4096
 _FEWEST_INODES = 1024
-_RLIMIT_NPROC = 6
+_RLIMIT_NPROC, _RLIMIT_MSGQUEUE = 6, 12
 _AGENTS = 1
 """Processes of the container that are not the command's: the agent."""
 _API_RECURSIVE_READ_ONLY = (1, 44)
+PROFILE: Final = "seccomp.json"
+"""The name of the seccomp profile in the box's own directory, for engines that read a file."""
+_SEPARATORS = ',"\r\n'
+"""What ends a field in the list that Podman makes of a mount."""
+_RUN_BYTES = 64 << 10
 _MASKED = (
     "/proc/acpi",
     "/proc/asound",
@@ -204,7 +209,8 @@ def container(
         "StdinOnce": True,
         "Tty": False,
         "NetworkDisabled": spec.network.mode != "host",
-        "Healthcheck": {"Test": ["NONE"]},
+        # Podman would make a timer of systemd even for none.
+        **({} if facts.engine == "podman" and facts.is_hosts_system else {"Healthcheck": {"Test": ["NONE"]}}),
         "HostConfig": {
             "AutoRemove": True,
             "Runtime": facts.settings.runtime or "",
@@ -216,12 +222,12 @@ def container(
             "ReadonlyRootfs": True,
             "CapAdd": [],
             "CapDrop": ["ALL"],
-            "SecurityOpt": ["no-new-privileges", *_seccomp(spec, facts)],
+            "SecurityOpt": ["no-new-privileges", *_seccomp(spec, facts, scratch), *_masks(facts)],
             "MaskedPaths": list(_MASKED),
             "ReadonlyPaths": list(_READ_ONLY),
             "ShmSize": spec.filesystem.tmp_bytes,
-            "Mounts": [_bind(step, facts) for step in steps if step.kind in ("bind", "ro-bind")],
-            "Tmpfs": {step.target: _tmpfs(step, survey) for step in steps if step.kind == "tmpfs"},
+            "UsernsMode": "keep-id" if facts.keeps_user else "",
+            **_mounted(steps, survey, facts),
             "LogConfig": {"Type": "none", "Config": {}},
             "RestartPolicy": {"Name": "no"},
             **_bounds(spec, facts),
@@ -229,17 +235,68 @@ def container(
     }
 
 
-def _seccomp(spec: SandboxSpec, facts: DockerFacts) -> list[str]:
-    if not facts.has_seccomp:
-        return []
-    process = spec.process
-    return [_seccomp_option(facts.machine, process.allow_ptrace, process.allow_nested_userns)]
-
-
 @cache
-def _seccomp_option(machine: str, allow_ptrace: bool, allow_nested_userns: bool) -> str:
-    profile = seccomp_profile(machine, allow_ptrace=allow_ptrace, allow_nested_userns=allow_nested_userns)
-    return f"seccomp={json.dumps(profile)}"
+def _profile(machine: str, allow_ptrace: bool, allow_nested_userns: bool) -> str:
+    return json.dumps(seccomp_profile(machine, allow_ptrace=allow_ptrace, allow_nested_userns=allow_nested_userns))
+
+
+def profile(spec: SandboxSpec, facts: DockerFacts) -> str:
+    """
+    The seccomp profile of a box, as JSON; empty where the engine takes none.
+    """
+    if not facts.reads_profile:
+        return ""
+    return _profile(facts.machine, spec.process.allow_ptrace, spec.process.allow_nested_userns)
+
+
+def _seccomp(spec: SandboxSpec, facts: DockerFacts, scratch: str) -> list[str]:
+    text = profile(spec, facts)
+    return [f"seccomp={f'{scratch}/{PROFILE}' if facts.engine == 'podman' else text}"] if text else []
+
+
+def _masks(facts: DockerFacts) -> list[str]:
+    """
+    Podman's interface ignores `MaskedPaths` and masks its own list; this adds ours.
+    """
+    return [f"mask={':'.join(_MASKED)}"] if facts.engine == "podman" else []
+
+
+def _mounted(steps: tuple[Mount, ...], survey: Survey, facts: DockerFacts) -> dict[str, Any]:
+    """
+    What is mounted, by the fields of the interface.
+
+    Podman puts the fields of a mount together with commas, and a directory in memory with
+    its options by a colon, and quotes neither.
+
+    Raises:
+        SpecError: Podman cannot be told one of the paths.
+    """
+    binds = [step for step in steps if step.kind in ("bind", "ro-bind")]
+    in_memory = {step.target: _tmpfs(step, survey, facts) for step in steps if step.kind == "tmpfs"}
+    if facts.engine != "podman":
+        return {"Mounts": [_bind(step, facts) for step in binds], "Tmpfs": in_memory}
+    if wrong := [step.target for step in steps if ":" in step.target and (step.kind == "tmpfs" or _is_listed(step))]:
+        raise SpecError(
+            *(f"{path!r} cannot be told to podman: it holds ':', or that and ','; use another" for path in wrong)
+        )
+    # Podman's own is without a size, and what the root's being read-only leaves to be written.
+    in_memory.setdefault("/run", f"size={_RUN_BYTES},mode=555,nosuid,nodev,noexec,notmpcopyup")
+    return {
+        "Mounts": [_bind(step, facts) for step in binds if not _is_listed(step)],
+        "Binds": [_listed(step) for step in binds if _is_listed(step)],
+        "Tmpfs": in_memory,
+    }
+
+
+def _is_listed(step: Mount) -> bool:
+    return bool({*_SEPARATORS} & {*(step.source or ""), *step.target})
+
+
+def _listed(step: Mount) -> str:
+    """
+    A bind of the interface's older form.
+    """
+    return f"{step.source}:{step.target}:{'ro' if step.kind == 'ro-bind' else 'rw'},rprivate,bind"
 
 
 def _bounds(spec: SandboxSpec, facts: DockerFacts) -> dict[str, Any]:
@@ -285,13 +342,20 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(".") if part.isdigit())
 
 
-def _tmpfs(step: Mount, survey: Survey) -> str:
-    options = [f"size={step.size}", f"mode={step.perms or 0:o}", "nosuid", "nodev"]
+def _tmpfs(step: Mount, survey: Survey, facts: DockerFacts) -> str:
+    """
+    The options of a directory in memory. Podman knows none for whose it is, nor for the number
+    of inodes: what belongs to the command's user is everybody's there, and nobody else is in it.
+    """
+    options = [f"size={step.size}", "nosuid", "nodev", "exec"]
+    if facts.engine == "podman":
+        return ",".join([*options, f"mode={_SHARED_MODE:o}", "notmpcopyup"])
+    options.append(f"mode={step.perms or 0:o}")
     if step.perms == _PRIVATE_MODE:
         options += [f"uid={survey.identity.uid}", f"gid={survey.identity.gid}"]
     if step.inodes is not None:
         options.append(f"nr_inodes={step.inodes}")
-    return ",".join([*options, "exec"])
+    return ",".join(options)
 
 
 # --- the order for the agent -----------------------------------------------------------
@@ -317,7 +381,7 @@ def order(invocation: Invocation, spec: SandboxSpec, facts: DockerFacts, timeout
         "cwd": inner.cwd,
         "rlimits": [list(row) for row in inner.rlimits],
         "wall": timeout,
-        "cpu": spec.limits.cpu,
+        "cpu": spec.limits.cpu if facts.cgroup else None,
     }
 
 
@@ -331,10 +395,17 @@ def _confinement(invocation: Invocation, spec: SandboxSpec, facts: DockerFacts) 
         argv=invocation.argv,
         environment=tuple(environment.items()),
         cwd=_cwd(invocation.cwd, spec, facts, tree, survey),
-        # The number of processes is the control group's matter: the kernel would count those
-        # of the same user in every container.
-        rlimits=tuple(row for row in rlimits(spec.limits) if row[0] != _RLIMIT_NPROC),
+        rlimits=tuple(row for row in rlimits(spec.limits) if row[0] not in _unset(facts)),
     )
+
+
+def _unset(facts: DockerFacts) -> frozenset[int]:
+    """
+    The limits of one process that the agent does not set, by number: the number of processes
+    is the control group's matter; and gVisor refuses to have one of message queues changed.
+    """
+    grouped = frozenset() if facts.counts_by_user else frozenset({_RLIMIT_NPROC})
+    return grouped | ({_RLIMIT_MSGQUEUE} if facts.runtime == "runsc" else frozenset())
 
 
 def _cwd(asked: str | None, spec: SandboxSpec, facts: DockerFacts, tree: Tree, survey: Survey) -> str:
@@ -353,7 +424,7 @@ def _is_shown(path: str, tree: Tree) -> bool:
 
 def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: DockerFacts) -> LaunchPlan:
     """
-    The plan for *invocation*, as the command line of `docker` that would come nearest.
+    The plan for *invocation*, as the command line of the engine that would come nearest.
 
     Raises:
         SpecError: The spec or the working directory cannot be kept.
@@ -370,20 +441,20 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: DockerFacts) -
         command=confinement.argv,
     )
     return LaunchPlan(
-        backend="docker",
-        argv=tuple(_command_line(made, confinement)),
+        backend=facts.settings.engine,
+        argv=tuple(_command_line(facts.settings.engine, made, confinement)),
         confinement=confinement,
         mounts=box_mounts(spec, facts, "(the box's own)"),
         notes=tuple(_notes(spec, facts)),
     )
 
 
-def _command_line(made: dict[str, Any], inner: Confinement) -> Iterator[str]:
+def _command_line(engine: str, made: dict[str, Any], inner: Confinement) -> Iterator[str]:
     host = made["HostConfig"]
-    yield from ("docker", "run", "--rm", "--interactive", "--pull", "never", "--read-only")
+    yield from (engine, "run", "--rm", "--interactive", "--pull", "never", "--read-only")
     yield from ("--network", host["NetworkMode"], "--ipc", "private", "--cap-drop", "ALL")
     yield from ("--security-opt", "no-new-privileges")
-    if len(host["SecurityOpt"]) > 1:
+    if any(option.startswith("seccomp=") for option in host["SecurityOpt"]):
         yield from ("--security-opt", "seccomp=PROFILE")
     yield from ("--user", made["User"], "--log-driver", "none", "--shm-size", str(host["ShmSize"]))
     if host["Runtime"]:

@@ -41,7 +41,7 @@ def misplaced(facts: DockerFacts, paths: tuple[str, ...], report: Mapping[str, A
     The bound paths that are something else in the container than on this host: the engine
     is on another machine, or somebody put a link there meanwhile.
     """
-    known = facts.places or {}
+    known = {} if _is_own_kernel(facts, report) else facts.places or {}
     return tuple(
         path
         for path, seen in zip(paths, report["places"], strict=True)
@@ -59,8 +59,18 @@ def too_many_cpus(facts: DockerFacts, report: Mapping[str, Any]) -> str:
     return f"cpus={wanted:g} was asked for, and the container may use {'all' if found is None else f'{found:g}'}"
 
 
+def _is_own_kernel(facts: DockerFacts, report: Mapping[str, Any]) -> bool:
+    """
+    Whether gVisor runs the container: by the runtime's name, and by a kernel that is not the engine's.
+    """
+    return facts.runtime == "runsc" and report["kernel"] != facts.kernel
+
+
 def _short(spec: SandboxSpec, facts: DockerFacts, report: Mapping[str, Any]) -> Iterator[tuple[Control, Grade, str]]:
-    is_own_kernel = facts.runtime == "runsc"
+    is_own_kernel = _is_own_kernel(facts, report)
+    if is_own_kernel:
+        for control in (Control.FS_READ, Control.FS_WRITE):
+            yield control, Grade.PARTIAL, "gVisor numbers files itself: which ones were bound cannot be compared"
     if report["pid"] != 1:
         yield Control.PROCESS_KILL_TREE, Grade.ABSENT, "its supervisor is not the first process"
         yield Control.PROCESS_ISOLATION, Grade.ABSENT, "it has no namespace of processes"
@@ -75,17 +85,17 @@ def _short(spec: SandboxSpec, facts: DockerFacts, report: Mapping[str, Any]) -> 
         yield Control.NET_NONE, Grade.ABSENT, f"it has the interfaces {', '.join(others)}"
     if report["rootfs"]:
         yield Control.FS_WRITE, Grade.PARTIAL, "its root can be written"
-    yield from _limits(spec, report)
+    yield from _limits(spec, facts, report)
 
 
-def _limits(spec: SandboxSpec, report: Mapping[str, Any]) -> Iterator[tuple[Control, Grade, str]]:
+def _limits(spec: SandboxSpec, facts: DockerFacts, report: Mapping[str, Any]) -> Iterator[tuple[Control, Grade, str]]:
     memory = spec.limits.memory_bytes
     if memory is not None and not _bounds(report["memory"], memory):
         yield Control.LIMITS_MEMORY, Grade.PARTIAL, f"the limit of memory is {report['memory'] or 'not to be seen'}"
     elif memory is not None and (report["swap"] or 0) > (0 if report["is_v2"] else memory):
         yield Control.LIMITS_MEMORY, Grade.PARTIAL, "what is swapped out is not bounded"
     count = spec.limits.processes
-    if count is not None and not _bounds(report["processes"], count + _AGENTS):
+    if count is not None and not facts.counts_by_user and not _bounds(report["processes"], count + _AGENTS):
         yield Control.LIMITS_PROCESSES, Grade.ABSENT, f"the limit of processes is {report['processes'] or 'not there'}"
     if spec.limits.cpu is not None and not report["counts_cpu"]:
         yield Control.LIMITS_CPU, Grade.PARTIAL, "its processor time cannot be read; RLIMIT_CPU counts each process"

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from sandboxkit.backends.docker._plan import ways
+from sandboxkit.backends.docker._plan import PROFILE, profile, ways
 
 if TYPE_CHECKING:
     from sandboxkit.backends.docker._facts import DockerFacts
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 __all__ = ["make_covers", "make_ways"]
 
 
-def make_covers(scratch: str) -> None:
+def make_covers(scratch: str, spec: SandboxSpec, facts: DockerFacts) -> None:
     """
-    Makes the file nobody may read, and the directory nobody may enter.
+    Makes the file nobody may read, the directory nobody may enter, and the seccomp profile.
     """
+    with open(f"{scratch}/{PROFILE}", "x", encoding="utf-8") as file:
+        file.write(profile(spec, facts))
     os.close(os.open(f"{scratch}/nothing", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o000))
     os.mkdir(f"{scratch}/closed", 0o000)
 

@@ -102,7 +102,9 @@ class Session:
         """
         return not self._commands
 
-    async def greet(self, files: Mapping[str, str], places: tuple[str, ...], program: bytes) -> Mapping[str, Any]:
+    async def greet(
+        self, files: Mapping[str, str], places: tuple[str, ...], program: bytes, *, is_counted: bool
+    ) -> Mapping[str, Any]:
         """
         What is in force in the container, once the agent runs.
 
@@ -110,11 +112,17 @@ class Session:
             program: The seccomp filter it puts on itself and all it starts; none if empty.
             files: Content by path, to be written there first.
             places: Paths whose device and inode are told, in the same order.
+            is_counted: Whether the container has control groups of its own.
 
         Raises:
             BrokerError: The agent did not come up.
         """
-        hello = {"files": list(files.items()), "places": places, "filter": base64.b64encode(program).decode()}
+        hello = {
+            "files": list(files.items()),
+            "places": places,
+            "filter": base64.b64encode(program).decode(),
+            "is_counted": is_counted,
+        }
         await self._send(wire.HELLO, 0, json.dumps(hello).encode())
         await self.until(lambda: self.report is not None)
         return self.report or {}
@@ -247,12 +255,27 @@ class Session:
         # A frame that was begun must be ended, or the next one would not be read as one.
         with anyio.CancelScope(shield=True), anyio.move_on_after(_SEND_SECONDS) as scope:
             async with self._sending:
-                try:
-                    await self._writer.send(wire.HEAD.pack(kind, ident, len(content)) + content)
-                except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-                    self.is_lost = True
+                await self._write(wire.HEAD.pack(kind, ident, len(content)) + content)
         if scope.cancelled_caught:
             self.close()
+
+    async def _write(self, data: bytes) -> None:
+        """
+        Sends, and takes meanwhile what comes: Podman's conmon reads nothing while it cannot
+        write, so each end would wait for the other.
+        """
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._keep_reading)
+            try:
+                await self._writer.send(data)
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+                self.is_lost = True
+            tasks.cancel_scope.cancel()
+
+    async def _keep_reading(self) -> None:
+        while not self.is_lost:
+            async with self._turn:
+                await self._once()
 
     def _take(self, data: bytes) -> None:
         self._split(data)
