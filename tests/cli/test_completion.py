@@ -55,7 +55,7 @@ def test_options_are_those_of_the_verb(tmp_path: Path) -> None:
 
 def test_values(tmp_path: Path) -> None:
     (tmp_path / "a rule.toml").touch()
-    assert completed(tmp_path, "run", "--network", "") == ["none", "host"]
+    assert completed(tmp_path, "run", "--network", "") == ["none", "listed", "host"]
     assert completed(tmp_path, "run", "--json", "--network", "h") == ["host"]
     assert completed(tmp_path, "run", "--timeout", "") == []
     assert completed(tmp_path, "run", "--spec", "a") == ["a rule.toml"]

@@ -173,13 +173,13 @@ def test_any_home_will_do(cli: Cli, home: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "remedy"), [("-n 16", b"ulimit -n 1024"), ("-f 0", b"ulimit -f unlimited"), ("-v 200000", b"ulimit -v")]
+    ("limit", "remedy"), [("-n 16", b"ulimit -n 1024"), ("-f 0", b"ulimit -f unlimited"), ("-v 70000", b"ulimit -v")]
 )
 def test_a_limit_of_the_caller_that_is_too_low_is_said(tmp_path: Path, limit: str, remedy: bytes) -> None:
     environ = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
     command = f"ulimit {limit}; exec {' '.join(PROGRAM)} run -- true"
     done = subprocess.run(command, shell=True, cwd=tmp_path, env=environ, capture_output=True, check=False)
-    assert done.returncode == 122
+    assert done.returncode in (122, 125)  # without memory it depends on how far it came
     assert remedy in done.stderr
     assert b"Traceback" not in done.stderr
 

@@ -106,6 +106,7 @@ def _stage() -> Iterator[Path]:
         stage = Path(os.path.realpath(name))
         (stage / "workspace").mkdir()
         (stage / "outside").mkdir()
+        (stage / "workspace" / "home.sh").write_text("cat ~/.* ~/*\n", encoding="utf-8")
         (stage / "workspace" / "fill.sh").write_text(
             "text=$(head -c 1000000000 /dev/zero | tr '\\0' x)\necho \"took ${#text} bytes\"\n"
         )
@@ -149,7 +150,7 @@ def _scenes(stage: Path, listener: _Listener) -> tuple[_Scene, ...]:
             holds=lambda r: not r.ok and not os.listdir(stage / "outside"),
         ),
         _Scene(
-            "the home is hidden", "cat ~/.* ~/*", boxed, box,
+            "the home is hidden", "bash home.sh", boxed, box,
             holds=lambda r: not r.ok and _is_git_identity(r.stdout),
         ),
         _Scene(

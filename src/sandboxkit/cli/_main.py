@@ -101,6 +101,8 @@ def _dispatched(given: Sequence[str]) -> int:
         return report.failed(Exit.INTERRUPTED, exc, _INTERRUPTED)
     except (BrokenPipeError, OutputError):
         raise
+    except MemoryError as exc:
+        return report.failed(Exit.INTERNAL, exc, "no memory is left for this process; free some, or raise ulimit -v")
     except Exception as exc:  # noqa: BLE001 - the last resort: a line instead of a traceback
         if isinstance(exc.__cause__, KeyboardInterrupt):  # as Python < 3.12 has it while a class is made
             return report.failed(Exit.INTERRUPTED, exc.__cause__, _INTERRUPTED)
