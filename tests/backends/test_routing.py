@@ -128,4 +128,4 @@ async def test_an_explanation_names_the_others(tmp_path: Path) -> None:
 async def test_the_built_in_ones_come_in_their_order(tmp_path: Path) -> None:
     taken = await SandboxRegistry.default().active(SandboxSpec.workspace_write(tmp_path))
     assert taken.backend.name == "bubblewrap"
-    assert list(taken.others) == ["landlock", "podman", "docker"]
+    assert list(taken.others) == ["landlock", "docker", "podman"]

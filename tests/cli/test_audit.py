@@ -135,7 +135,11 @@ def test_wrong_use_is_named(cli: Cli, log: Path, words: tuple[str, ...], said: s
     assert said in done.stderr.decode()
 
 
-@pytest.mark.parametrize("content", [b"hello\n", os.urandom(5000), b"x" * (17 << 20), b'{"schema":2}\n{"a":1}\n'])
+@pytest.mark.parametrize(
+    "content",
+    [b"hello\n", bytes(range(256)) * 20, b"x" * (17 << 20), b'{"schema":2}\n{"a":1}\n'],
+    ids=["text", "bytes", "one long line", "other records"],
+)
 def test_what_holds_no_record_is_no_log(cli: Cli, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "log").write_bytes(content)
     for words in (("tail", "log"), ("grep", "x", "log")):

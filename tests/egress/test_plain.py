@@ -79,14 +79,17 @@ async def test_carrying_waits_for_the_slower_side_and_tells_the_end() -> None:
 
 
 async def test_stuck_tunnels_share_few_large_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[int] = []
+    held: list[int] = []
 
     class Counted(_plain._Buffers):
         @contextmanager
         def one(self) -> Iterator[bytearray]:
             with super().one() as buffer:
-                sizes.append(len(buffer))
-                yield buffer
+                held.append(len(buffer))
+                try:
+                    yield buffer
+                finally:
+                    held.remove(len(buffer))
 
     monkeypatch.setattr(_plain, "_buffers", Counted())
     async with anyio.create_task_group() as tasks:
@@ -96,9 +99,10 @@ async def test_stuck_tunnels_share_few_large_buffers(monkeypatch: pytest.MonkeyP
             kept += [source, inner, outer, target]
             tasks.start_soon(inner.carry, outer, lambda _: None)
             tasks.start_soon(source.send, bytes(4 << 20))
-        await until(lambda: len(sizes) == 20)
+        await until(lambda: len(held) == 20)
+        sizes = sorted(held)
         tasks.cancel_scope.cancel()
-    assert sorted(sizes) == [_plain.BUFFER] * 4 + [_plain._LARGE] * 16
+    assert sizes == [_plain.BUFFER] * 4 + [_plain._LARGE] * 16
     for stream in kept:
         await stream.aclose()
 

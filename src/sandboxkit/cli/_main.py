@@ -101,18 +101,20 @@ def _dispatched(given: Sequence[str]) -> int:
         return report.failed(Exit.INTERRUPTED, exc, _INTERRUPTED)
     except (BrokenPipeError, OutputError):
         raise
-    except MemoryError as exc:
-        return report.failed(Exit.INTERNAL, exc, "no memory is left for this process; free some, or raise ulimit -v")
     except Exception as exc:  # noqa: BLE001 - the last resort: a line instead of a traceback
         if isinstance(exc.__cause__, KeyboardInterrupt):  # as Python < 3.12 has it while a class is made
             return report.failed(Exit.INTERRUPTED, exc.__cause__, _INTERRUPTED)
         if is_debugging:
             traceback.print_exc()
-        code = exit_of(exc)
-        is_known = isinstance(exc, SandboxError)
-        return report.failed(
-            code, exc, str(exc) if is_known else f"unexpected {type(exc).__name__}: {exc}; --debug shows where"
-        )
+        return report.failed(exit_of(exc), exc, _said(exc))
+
+
+def _said(exc: Exception) -> str:
+    if isinstance(exc, SandboxError):
+        return str(exc)
+    if isinstance(exc, MemoryError):
+        return "no memory is left for this process; free some, or raise ulimit -v"
+    return f"unexpected {type(exc).__name__}: {exc}; --debug shows where"
 
 
 def _carried_out(options: argparse.Namespace, report: Report) -> int:

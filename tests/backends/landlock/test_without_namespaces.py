@@ -129,11 +129,12 @@ def test_the_router_steps_down_only_where_the_spec_says_so(ws: Path) -> None:
 
 def test_doctor_says_why_a_default_spec_runs_nowhere() -> None:
     done = started(NO_NAMESPACES, sys.executable, "-m", "sandboxkit", "doctor")
-    *_, bubblewrap, landlock, docker, rest = done.stdout.splitlines()
+    *_, bubblewrap, landlock, docker, podman, rest = done.stdout.splitlines()
     assert (done.returncode, done.stderr) == (1, "")
     assert bubblewrap.startswith("a default spec does not run in bubblewrap: user namespaces are")
     assert landlock.startswith("a default spec does not run in landlock: process.isolation is partial")
     assert docker.startswith("a default spec does not run in docker: ")
+    assert podman.startswith("a default spec does not run in podman: ")
     assert rest.startswith("commands can be run here only under a spec with allow_degraded = ['process.isolation'")
 
 
