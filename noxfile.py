@@ -44,8 +44,10 @@ REQUIRED = os.environ.get("SANDBOXKIT_REQUIRE", "").replace(",", " ").split()
 os.environ["SANDBOXKIT_REQUIRE"] = " ".join(name for name in REQUIRED if name not in ENGINE_NAMES)
 
 PASSED_ON = ("CI", "SANDBOXKIT_REQUIRE", "SANDBOXKIT_SOAK_SECONDS", "SANDBOXKIT_SOAK_SEED")
-PARALLEL = ("--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile")
-SPREAD = (*PARALLEL[:2], "--dist=worksteal")
+WORKERS = f"--numprocesses={min(4, (os.cpu_count() or 1) + 1)}"
+"""One more than there are processors: many tests wait for what they started."""
+PARALLEL = (WORKERS, "--dist=loadfile")
+SPREAD = (WORKERS, "--dist=worksteal")
 """For few files of many behaviours, some of which take long."""
 SUITE = (
     *PARALLEL,
