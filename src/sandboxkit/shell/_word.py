@@ -46,9 +46,9 @@ _NAME_PATTERN = re.compile(r"[*?]|\[[^/]*\]")
 _HOME = re.compile(r"~(?=/|$)")
 _TILDE = re.compile(r"~[-+]?(?=/|$)")
 _TILDES = {"~": "HOME", "~+": "PWD", "~-": "OLDPWD"}
-_CODE = re.compile(r"\$[({\[]|`")
+_CODE = re.compile(r"\$[({\[]|`|[<>]\(")
 _PARAMETER = frozenset(("variable_name", "special_variable_name", "word"))
-_NUMERIC = frozenset("#?$!")
+_NUMERIC = frozenset("#?$")
 _LISTS = frozenset("@*")
 _ASSIGNS = re.compile(
     r"\b([A-Za-z_]\w*+)['\"]?\s*(?:\[[^\]]*\])?\s*(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)|(?:\+\+|--)\s*([A-Za-z_]\w*)"
@@ -478,6 +478,9 @@ class WordReader:
         if len(children) < 3 or children[-1].type != "}":
             raise UnsureError("it has an expansion the reader does not know")
         check_touching(children[:3])
+        if any(mark in self.slice(node) for mark in ("<(", ">(")):
+            # The grammar takes it for text, which it is within quotes alone: bash runs what stands in it.
+            raise UnsureError("it has what looks like a process substitution within an expansion")
         if quoted and any(child.type in _SINGLE_QUOTES for child in _descendants(children[2:])):
             # Within double quotes they are ordinary characters for some operators.
             raise UnsureError("it has single quotes within an expansion within double quotes")

@@ -145,7 +145,7 @@ def in_force() -> dict[str, Any]:
 
 def place(path: str) -> list[int] | None:
     try:
-        found = os.stat(path)
+        found = os.lstat(path)
     except OSError:
         return None
     return [found.st_dev, found.st_ino]

@@ -157,12 +157,17 @@ class Engine:
         if self._client is None:
             try:
                 import docker
+                import requests
                 from docker.constants import MINIMUM_DOCKER_API_VERSION
                 from docker.tls import TLSConfig
             except ModuleNotFoundError as exc:
                 raise MissingExtraError("docker", f"the {self.name} backend") from exc
             certificates = self.where.certificates
-            tls = TLSConfig(client_cert=certificates.client, ca_cert=certificates.ca or None) if certificates else False
+            tls = (
+                TLSConfig(client_cert=certificates.client, ca_cert=certificates.ca or None, verify=True)
+                if certificates
+                else False
+            )
             url = self._tunnel.url if self._tunnel else self.host
 
             def client(version: str) -> APIClient:
@@ -174,7 +179,10 @@ class Engine:
             if not self._api:
                 with contextlib.closing(client(MINIMUM_DOCKER_API_VERSION)) as asking:
                     answer = asking.get(f"{asking.base_url}/_ping", timeout=self.timeout)
-                answer.raise_for_status()
+                try:
+                    answer.raise_for_status()
+                except requests.HTTPError as exc:
+                    docker.errors.create_api_error_from_http_exception(exc)
                 if "Api-Version" not in answer.headers:
                     raise docker.errors.DockerException("no container engine answers there, but something else")
                 self.found = "podman" if "Libpod-Api-Version" in answer.headers else "docker"

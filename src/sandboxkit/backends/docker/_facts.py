@@ -30,6 +30,10 @@ Supervisor = Literal["python", "sh", "none"]
 _OTHER_HOME = "/home/sandbox"
 
 
+_NOWHERE = (0, 0)
+"""The place of what is gone, or reached by a link meanwhile: no container has it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """
@@ -184,7 +188,8 @@ class DockerFacts(Facts):
                 f"{above[0]!r} holds the engine's own data ({data}), which no box may see; name the directories "
                 "in it that are needed"
             )
-        return replace(self, survey=found, places={path: _place(path) for path in named})
+        facts = replace(self, survey=found)
+        return replace(facts, places={path: _place(path) for path in (*named, *_held(spec, facts))})
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -225,6 +230,34 @@ def _without_engine(found: Survey, data: str, socket: str) -> Survey:
     )
 
 
+def _held(spec: SandboxSpec, facts: DockerFacts) -> tuple[str, ...]:
+    """
+    What is bound by itself in a writable directory, where another box may exchange it.
+    """
+    from sandboxkit.backends.docker._plan import held
+
+    return () if facts.is_copy or spec.network.mode == "listed" else held(spec, facts)
+
+
 def _place(path: str) -> tuple[int, int]:
-    found = os.stat(path)
+    """
+    The device and inode at *path*, to which no link leads. The engine follows links, so
+    what it bound has to be compared with this.
+
+    Source: openat(2) O_PATH, O_NOFOLLOW.
+    """
+    if not hasattr(os, "O_PATH"):
+        found = os.lstat(path)
+        return found.st_dev, found.st_ino
+    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open("/", flags)
+    try:
+        for name in path.strip("/").split("/"):
+            above, fd = fd, os.open(name or ".", flags, dir_fd=fd)
+            os.close(above)
+        found = os.fstat(fd)
+    except OSError:
+        return _NOWHERE
+    finally:
+        os.close(fd)
     return found.st_dev, found.st_ino

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sandboxkit.backends.docker._facts import DockerFacts
     from sandboxkit.model import Invocation, SandboxSpec
 
-__all__ = ["PROFILE", "box_mounts", "container", "launch_plan", "order", "profile", "shown_tree", "ways"]
+__all__ = ["PROFILE", "box_mounts", "container", "held", "launch_plan", "order", "profile", "shown_tree", "ways"]
 
 _PRIVATE_MODE, _SHARED_MODE = 0o700, 0o1777
 _BYTES_PER_INODE = 4096
@@ -96,6 +96,19 @@ def shown_tree(spec: SandboxSpec, facts: DockerFacts) -> tuple[Tree, Survey]:
     if "/" in named:
         raise SpecError("'/' cannot be shown: a container has a root of its own; name the directories that are needed")
     return box_tree(spec, facts.survey), facts.survey
+
+
+def held(spec: SandboxSpec, facts: DockerFacts) -> tuple[str, ...]:
+    """
+    What lies in writable directories and is bound by itself.
+    """
+    tree, _ = shown_tree(spec, facts)
+    return tuple(
+        path
+        for path, node in tree.nodes.items()
+        if node in (Node.READ, Node.WRITE)
+        and any(path != root and is_inside(path, root) for root in spec.filesystem.write)
+    )
 
 
 def box_mounts(spec: SandboxSpec, facts: DockerFacts, scratch: str = "") -> tuple[Mount, ...]:
