@@ -14,6 +14,7 @@ _NEEDS = {
     "evaluate_functions.py": _EVAL,
     "fill_in.py": _EVAL,
     "egress.py": _EGRESS,
+    "inject_secret.py": _EGRESS,
     "listed_hosts.py": _EGRESS,
 }
 """By program: the extra, and a module that comes with it."""

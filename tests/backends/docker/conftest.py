@@ -94,6 +94,16 @@ async def own_containers(backend: DockerBackend) -> list[str]:
     return [found.name for found in await backend.list_active() if found.pid == os.getpid()]
 
 
+async def nothing_left(backend: DockerBackend) -> None:
+    """
+    Waits until the engine has removed this process's containers: Podman does it a moment
+    after they have ended.
+    """
+    with anyio.fail_after(30):
+        while await own_containers(backend):  # noqa: ASYNC110 - the engine does it
+            await anyio.sleep(0.1)
+
+
 @pytest.fixture
 def ws(tmp_path: Path) -> Path:
     """

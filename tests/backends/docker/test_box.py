@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 import pytest
-from tests.backends.docker.conftest import DEGRADED, own_containers
+from tests.backends.docker.conftest import DEGRADED, nothing_left
 from tests.backends.raw_bwrap import RawBwrap, only
 from tests.engine import VARIABLES
 
@@ -46,7 +46,7 @@ async def test_a_session_of_many_commands(backend: DockerBackend, spec: SandboxS
             assert result.exit_code == number % 7
         assert box.containers == containers
         assert len(containers) == 1
-    assert await own_containers(backend) == []
+    await nothing_left(backend)
 
 
 async def test_commands_of_a_box_run_at_once(backend: DockerBackend, spec: SandboxSpec) -> None:
@@ -185,7 +185,7 @@ async def test_an_image_with_a_shell(
     with pytest.raises(EnforcementError, match=r"limits\.cpu"):
         async with boxed.open(cpu):
             pass
-    assert await own_containers(backend) == []
+    await nothing_left(backend)
 
 
 async def test_a_copied_workspace_stays_in_the_container(
@@ -286,7 +286,7 @@ async def test_the_deadline_holds_outside_while_the_container_is_frozen(
         assert time.monotonic() - started < 30
         assert (await box.run(["true"])).ok, "the box gets another container"
         assert frozen not in box.containers
-    assert await own_containers(backend) == []
+    await nothing_left(backend)
 
 
 @contextlib.contextmanager

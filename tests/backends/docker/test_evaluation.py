@@ -50,7 +50,7 @@ def test_evaluation(backend: DockerBackend) -> None:
             evaluator.evaluate("(1).__class__")
         with pytest.raises(sk.SafeEvalMemoryError):
             evaluator.evaluate("'a' * 10**9")
-        assert evaluator.enforcement().reason(sk.Control.FS_READ).startswith("docker: ")
+        assert evaluator.enforcement().reason(sk.Control.FS_READ).startswith(f"{backend.name}: ")
     with sk.SafeEvaluator(isolation="box", registry=registry, timeout=0.5) as evaluator:
         with pytest.raises(sk.SafeEvalTimeoutError):
             evaluator.evaluate("max(range(10**12))")

@@ -179,17 +179,9 @@ class Session:
             BrokerError: The stream has ended: the container is gone.
         """
         while not is_true():
-            if self._turn.locked():
-                # Not by queueing for the turn: what was read may be for one behind the next.
-                await self._news.wait()
-                continue
-            self._turn.acquire_nowait()
-            try:
-                if self.is_lost:
-                    raise BrokerError("the container ended, or the engine went away, during the run")
-                await self._once()
-            finally:
-                self._hand_over()
+            if self.is_lost:
+                raise BrokerError("the container ended, or the engine went away, during the run")
+            await self._read()
 
     async def follow(self, put: Callable[[int, bytes], bool]) -> None:
         """
@@ -222,6 +214,20 @@ class Session:
             finally:
                 self._hand_over()
         return not self.is_lost
+
+    async def _read(self) -> None:
+        """
+        Takes what comes next, or waits until somebody else has.
+        """
+        if self._turn.locked():
+            # Not by queueing for the turn: what was read may be for one behind the next.
+            await self._news.wait()
+            return
+        self._turn.acquire_nowait()
+        try:
+            await self._once()
+        finally:
+            self._hand_over()
 
     async def _once(self) -> None:
         """
@@ -274,8 +280,7 @@ class Session:
 
     async def _keep_reading(self) -> None:
         while not self.is_lost:
-            async with self._turn:
-                await self._once()
+            await self._read()
 
     def _take(self, data: bytes) -> None:
         self._split(data)

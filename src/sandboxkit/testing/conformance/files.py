@@ -497,7 +497,9 @@ async def while_another_box_swaps(boxes: Boxes, ws: Path, home: Path) -> tuple[s
                     seen.add((await boxes.run(spec, reading)).text())
                 except (OSError, SandboxError) as exc:
                     raised.append(exc)
-    (ws / ".husky").symlink_to(home / ".ssh")
+    left = ws / ".husky"
+    left.rmdir() if left.is_dir() and not left.is_symlink() else left.unlink(missing_ok=True)
+    left.symlink_to(home / ".ssh")
     outside = subprocess.run(reading[:2], cwd=ws, capture_output=True, text=True, check=False)
     assert outside.stdout == "secret"
     return seen, raised
