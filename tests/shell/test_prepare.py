@@ -115,9 +115,9 @@ def test_operators_are_made_simple(text: str, prepared: str, operators: dict[int
         ("cat <<'E\n'", "cannot be told"),
         ("echo \\\n 'a", "not closed"),
         ("(( a << 2 ))", "within parentheses"),
-        ("a <>(b)", "bracket behind '<>'"),
-        ("a <<<(b)", "bracket behind '<<<'"),
-        ("a <>\\\n(b)", "bracket behind '<>'"),
+        ("a <>(b)", r"'\(' behind '<>'"),
+        ("a <<<(b)", r"'\(' behind '<<<'"),
+        ("a <>\\\n(b)", r"'\(' behind '<>'"),
     ],
 )
 def test_what_cannot_be_told(text: str, reason: str) -> None:
@@ -167,7 +167,7 @@ BEHIND_JOINED_LINES = [
     ("$(\\\ntime (a))", "$(time (a))"),
     ("a\n\\\n\\\ntime (a)", "a;\n (a)"),
     ("\\\n \\\n! (a)", "  (a)"),
-    ("# \\\n! (a)", "# \\;\n (a)"),
+    ("# \\\n! (a)", "# \\\n (a)"),
     ("if a; then \\\n\n(a); fi", "if a; then \n(a); fi"),
     (f"a {' ' * 60}time (a)", f"a {' ' * 60}time (a)"),
 ]

@@ -16,7 +16,7 @@ __all__ = ["HereDocument", "Prepared", "prepare"]
 
 _DELIMITER = re.compile(r"""<<(-?)[ \t]*((?:[^\s;&|<>()$`"'\\]|\\.|'[^'\n]*'|"[^"\n$`\\]*")+)""")
 _ANSI_C_REST = re.compile(r"(?:[^'\\]|\\.)*'", re.DOTALL)
-_BRACKET = re.compile(r"(?:\\\n)*\(")
+_JOINS = re.compile(r"(?:\\\n)*([(&|])")
 _AFTER_DELIMITER = frozenset(("", *" \t\n;&|<>()"))
 _BEFORE_COMMENT = frozenset(" \t\n;&|()<>")
 _MAX_DOCUMENTS = 20
@@ -201,7 +201,7 @@ class _Pass:
             self._operator("<>", ">")
         elif char == "\n" and self._waiting:
             self._bodies()
-        elif char == "\n" and self._simpler and inside == "command" and not _GOES_ON.search(self._before()):
+        elif char == "\n" and self._simpler and inside == "command" and self._ends_command():
             self._leave_out(at, at, ";")
             self._at = at + 1
         elif self._simpler and char in "tc!" and (keyword := self._keyword()):
@@ -209,6 +209,13 @@ class _Pass:
             self._leave_out(at, keyword, " ")
         else:
             self._bracket(char, inside)
+
+    def _ends_command(self) -> bool:
+        """
+        Whether a command ends with the line. Behind a backslash it may go on: two of them are
+        one within backticks.
+        """
+        return self._text[self._at - 1 : self._at] != "\\" and not _GOES_ON.search(self._before())
 
     def _keyword(self) -> int:
         """
@@ -279,9 +286,9 @@ class _Pass:
 
     def _operator(self, operator: str, instead: str) -> None:
         begin, end = self._at, self._at + len(operator)
-        if _BRACKET.match(self._text, end):
-            # Without the rest of the operator it would be a process substitution.
-            raise UnsureError(f"it has a bracket behind {operator!r}")
+        if found := _JOINS.match(self._text, end):
+            # Without the rest of the operator it would be another: a process substitution, or `<&`.
+            raise UnsureError(f"it has {found[1]!r} behind {operator!r}")
         self._result.operators[self._length + begin - self._copied] = operator
         self._leave_out(begin, end, instead)
 
