@@ -22,8 +22,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code; `sandboxkit --help` lists them.
     """
-    try:
-        from sandboxkit.cli._main import main as carried_out  # here, so that Ctrl-C meanwhile is no traceback
+    try:  # Ctrl-C meanwhile is no traceback
+        from sandboxkit.cli._interrupt import came, listen
+
+        if arguments is None:
+            listen()
     except KeyboardInterrupt:
         return 130
+    try:
+        from sandboxkit.cli._main import main as carried_out
+    except BaseException:
+        if came():
+            return 130
+        raise
     return carried_out(arguments)

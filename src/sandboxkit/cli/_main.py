@@ -12,6 +12,7 @@ import traceback
 from typing import TYPE_CHECKING, Protocol, cast
 
 from sandboxkit.cli._exit import Exit, exit_of
+from sandboxkit.cli._interrupt import came
 from sandboxkit.cli._options import ROOMS, parser
 from sandboxkit.cli._output import OutputError, note, say, wired, without_reader
 from sandboxkit.cli._report import Report
@@ -102,8 +103,8 @@ def _dispatched(given: Sequence[str]) -> int:
     except (BrokenPipeError, OutputError):
         raise
     except Exception as exc:  # noqa: BLE001 - the last resort: a line instead of a traceback
-        if isinstance(exc.__cause__, KeyboardInterrupt):  # as Python < 3.12 has it while a class is made
-            return report.failed(Exit.INTERRUPTED, exc.__cause__, _INTERRUPTED)
+        if came():  # while a class was made, for example
+            return report.failed(Exit.INTERRUPTED, exc, _INTERRUPTED)
         if is_debugging:
             traceback.print_exc()
         return report.failed(exit_of(exc), exc, _said(exc))

@@ -18,6 +18,7 @@ import ctypes
 import errno
 import json
 import os
+import re
 import resource
 import select
 import signal
@@ -143,12 +144,24 @@ def in_force() -> dict[str, Any]:
     }
 
 
-def place(path: str) -> list[int] | None:
+def mount_points() -> set[str]:
+    """
+    Where something is mounted. Source: proc_pid_mountinfo(5).
+    """
+    with open("/proc/self/mountinfo", errors="surrogateescape") as file:
+        written = [line.split(" ")[4] for line in file]
+    return {re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), point) for point in written}
+
+
+def place(path: str, mounted: set[str]) -> list[int] | None:
+    """
+    What is mounted at *path*; None where nothing is: a link there led the engine elsewhere.
+    """
     try:
         found = os.lstat(path)
     except OSError:
         return None
-    return [found.st_dev, found.st_ino]
+    return [found.st_dev, found.st_ino] if path in mounted else None
 
 
 def processes() -> dict[int, tuple[int, int]]:
@@ -243,7 +256,8 @@ class Agent:
             with open(path, "w", errors="surrogateescape") as file:
                 file.write(text)
         self.is_greeted = True
-        self.tell(READY, 0, places=[place(path) for path in order["places"]], **in_force())
+        mounted = mount_points()
+        self.tell(READY, 0, places=[place(path, mounted) for path in order["places"]], **in_force())
 
     # -- commands ----------------------------------------------------------------
 

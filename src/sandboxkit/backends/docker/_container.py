@@ -199,7 +199,8 @@ def _force(client: APIClient, ident: str) -> bool:
     except errors.APIError as exc:
         if exc.status_code == _NOT_THERE:
             return False
-        if exc.status_code != _CONFLICT:  # it is being removed already
+        # It is being removed already; Podman says so of one that ends meanwhile.
+        if exc.status_code != _CONFLICT and "container state improper" not in str(exc.explanation):
             raise
     return True
 

@@ -5,6 +5,7 @@ What is asked of a container engine, and what one offers.
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -248,7 +249,7 @@ def _place(path: str) -> tuple[int, int]:
     """
     if not hasattr(os, "O_PATH"):
         found = os.lstat(path)
-        return found.st_dev, found.st_ino
+        return _NOWHERE if stat.S_ISLNK(found.st_mode) else (found.st_dev, found.st_ino)
     flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open("/", flags)
     try:
@@ -260,4 +261,4 @@ def _place(path: str) -> tuple[int, int]:
         return _NOWHERE
     finally:
         os.close(fd)
-    return found.st_dev, found.st_ino
+    return _NOWHERE if stat.S_ISLNK(found.st_mode) else (found.st_dev, found.st_ino)

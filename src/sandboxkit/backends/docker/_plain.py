@@ -59,7 +59,11 @@ for name in memory.max memory/memory.limit_in_bytes memory.swap.max memory/memor
     [ -r "/sys/fs/cgroup/$name" ] && echo "$name $(cat "/sys/fs/cgroup/$name")"
 done
 echo "[places]"
-for path in "$@"; do stat -c '%d:%i' "$path" || echo none; done
+mounts=$(cat /proc/self/mountinfo)
+for path in "$@"; do
+    case "$path" in *[\\\ ]*) ;; *) case "$mounts" in *" $path "*) ;; *) echo none; continue ;; esac ;; esac
+    stat -c '%d:%i' "$path" || echo none
+done
 """
 _OUTSIDE_GRACE = 5.0
 _KILL_FACTOR, _KILL_FLOOR = 16, 1 << 20
