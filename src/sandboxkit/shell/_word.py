@@ -47,6 +47,7 @@ _HOME = re.compile(r"~(?=/|$)")
 _TILDE = re.compile(r"~[-+]?(?=/|$)")
 _TILDES = {"~": "HOME", "~+": "PWD", "~-": "OLDPWD"}
 _CODE = re.compile(r"\$[({\[]|`|[<>]\(")
+_PROCESS = re.compile(r"[<>]\(")
 _PARAMETER = frozenset(("variable_name", "special_variable_name", "word"))
 _NUMERIC = frozenset("#?$")
 _LISTS = frozenset("@*")
@@ -235,7 +236,10 @@ class WordReader:
         """
         The text of *node*.
         """
-        return self._data[node.start_byte : node.end_byte].decode("utf-8", "surrogateescape")
+        return self._text(node.start_byte, node.end_byte)
+
+    def _text(self, start: int, end: int) -> str:
+        return self._data[start:end].decode("utf-8", "surrogateescape")
 
     def into(self, words: Words, node: Node, part: int) -> None:
         """
@@ -478,7 +482,7 @@ class WordReader:
         if len(children) < 3 or children[-1].type != "}":
             raise UnsureError("it has an expansion the reader does not know")
         check_touching(children[:3])
-        if any(mark in self.slice(node) for mark in ("<(", ">(")):
+        if _PROCESS.search(self.slice(node)) and _PROCESS.search(self._own_text(node)):
             # The grammar takes it for text, which it is within quotes alone: bash runs what stands in it.
             raise UnsureError("it has what looks like a process substitution within an expansion")
         if quoted and any(child.type in _SINGLE_QUOTES for child in _descendants(children[2:])):
@@ -509,6 +513,20 @@ class WordReader:
             word.is_secret = True
             self.marks |= SECRET
         self._modified(word, name, inner, part, quoted=quoted)
+
+    def _own_text(self, node: Node) -> str:
+        """
+        What is written in *node* outside of the substitutions in it.
+        """
+        if node.type in ("command_substitution", "process_substitution"):
+            return " "
+        if not node.child_count:
+            return self.slice(node)
+        pieces, at = [], node.start_byte
+        for child in node.children:
+            pieces += [self._text(at, child.start_byte), self._own_text(child)]
+            at = child.end_byte
+        return "".join((*pieces, self._text(at, node.end_byte)))
 
     def name(self, node: Node, part: int) -> tuple[str, bool]:
         """
