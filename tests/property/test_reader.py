@@ -343,6 +343,8 @@ def test_joining_never_loosens(join: str, one: str, other: str) -> None:
 @given(st.sampled_from(AROUND), st.one_of(st.sampled_from(KNOWN), bash_texts()))
 def test_putting_into_a_construct_never_loosens(around: str, text: str) -> None:
     assume(closed(text) and ("{b}\n" in around or "#" not in text))
+    # Behind `time` the grammar sees words where it sees a test else, and can read more.
+    assume("time" not in around or not text.lstrip().startswith("["))
     is_strict_after(around.format(b=text), text)
 
 
