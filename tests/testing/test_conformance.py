@@ -70,8 +70,10 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
         (directory / f"test_{name}.py").write_text(SOURCE.format(factory=factory, deviations=deviations))
         chosen += [f"test_{name}.py::test_{behaviour}" for behaviour in behaviours]
     paths = os.pathsep.join(path for path in (str(directory), *sys.path) if path)
+    # A place of its own: what two runs of pytest share, each clears of dead links, and one then misses them.
+    options = ("-p", "no:cacheprovider", "-W", "error", "-rA", "--color=no", f"--basetemp={directory / 'made'}")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-W", "error", "-rA", "--color=no", *chosen],
+        [sys.executable, "-m", "pytest", *options, *chosen],
         cwd=directory,
         env={**os.environ, "PYTHONPATH": paths, "COLUMNS": "300"},
         capture_output=True,

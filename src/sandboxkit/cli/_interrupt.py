@@ -2,8 +2,8 @@
 Ctrl-C while the program loads.
 
 Python raises KeyboardInterrupt wherever it happens to be. In the callbacks of importlib's locks
-it is printed and lost, and where a class is made another exception takes its place. So it is
-noted, and raised a moment later where importlib is at work.
+it is printed and lost; where a class is made another exception takes its place, or pydantic's
+compiled part panics. So it is noted, and raised a moment later while a module is being loaded.
 
 Source: Python's `signal`, "Note on Signal Handlers and Exceptions".
 """
@@ -43,8 +43,16 @@ def came() -> bool:
 def _interrupted(_: int, frame: FrameType | None) -> None:
     global _came
     _came = True
-    if frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
+    if _is_loading(frame):
         signal.signal(signal.SIGALRM, _interrupted)
         signal.setitimer(signal.ITIMER_REAL, _LATER_SECONDS)
         return
     raise KeyboardInterrupt
+
+
+def _is_loading(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False

@@ -70,9 +70,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         gc.set_threshold(_OBJECTS)
         atexit.register(gc.freeze)  # so that what ends the interpreter does not look for garbage, several times
     given = list(sys.argv[1:] if arguments is None else arguments)
-    wired()
     try:
+        wired()
         code = _dispatched(given)
+    except KeyboardInterrupt:  # before there was a report to say it in
+        code = Exit.INTERRUPTED
     except BrokenPipeError:
         without_reader()
         code = Exit.BROKEN_PIPE
