@@ -213,7 +213,7 @@ class DockerFacts(Facts):
                 "in it that are needed"
             )
         facts = replace(self, survey=found)
-        return replace(facts, places={path: _place(path) for path in (*named, *_held(spec, facts))})
+        return replace(facts, places={path: _place(path) for path in _bound(spec, facts)})
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -255,13 +255,13 @@ def _without_engine(found: Survey, data: str, socket: str) -> Survey:
     )
 
 
-def _held(spec: SandboxSpec, facts: DockerFacts) -> tuple[str, ...]:
+def _bound(spec: SandboxSpec, facts: DockerFacts) -> tuple[str, ...]:
     """
-    What is bound by itself in a writable directory, where another box may exchange it.
+    What is bound by itself, where another box may exchange it.
     """
-    from sandboxkit.backends.docker._plan import held
+    from sandboxkit.backends.docker._plan import bound
 
-    return () if facts.is_copy or (spec.network.mode == "listed" and facts.no_way_out) else held(spec, facts)
+    return () if facts.is_copy or (spec.network.mode == "listed" and facts.no_way_out) else bound(spec, facts)
 
 
 def _place(path: str) -> tuple[int, int]:

@@ -26,9 +26,9 @@ __all__ = [
     "DOOR",
     "DOOR_FILE",
     "PROFILE",
+    "bound",
     "box_mounts",
     "container",
-    "held",
     "launch_plan",
     "order",
     "profile",
@@ -119,16 +119,18 @@ def shown_tree(spec: SandboxSpec, facts: DockerFacts) -> tuple[Tree, Survey]:
     return box_tree(spec, facts.survey), facts.survey
 
 
-def held(spec: SandboxSpec, facts: DockerFacts) -> tuple[str, ...]:
+def bound(spec: SandboxSpec, facts: DockerFacts) -> tuple[str, ...]:
     """
-    What lies in writable directories and is bound by itself.
+    What somebody else could have exchanged and is bound by itself: what the spec names, and
+    what lies in writable directories. A named path that what holds it shows as well is not.
     """
     tree, _ = shown_tree(spec, facts)
+    named = (*spec.filesystem.write, *spec.filesystem.read)
     return tuple(
         path
         for path, node in tree.nodes.items()
         if node in (Node.READ, Node.WRITE)
-        and any(path != root and is_inside(path, root) for root in spec.filesystem.write)
+        and (path in named or any(is_inside(path, root) for root in spec.filesystem.write))
     )
 
 
