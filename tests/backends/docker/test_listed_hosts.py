@@ -18,6 +18,7 @@ from tests.backends.bubblewrap.test_listed_hosts import OPEN, PYTHON, UNSEEN, ne
 from tests.backends.docker.conftest import DEGRADED, nothing_left
 
 from sandboxkit import NetworkPolicy, SandboxSpec
+from sandboxkit.backends import SandboxRegistry
 from sandboxkit.backends._proxied import PROXY_PORT
 from sandboxkit.backends._way_out import WayOut
 from sandboxkit.backends.docker import DockerFacts
@@ -179,6 +180,18 @@ async def test_cancelling_at_any_moment_keeps_no_descriptor(
                 # A second connection to the engine may be kept; a leak would be one for each of the ten.
                 while len(os.listdir("/proc/self/fd")) > before + 3:  # noqa: ASYNC110 - the event loop closes them
                     await anyio.sleep(0.05)
+
+
+async def test_the_registry_believes_it_after_an_attack(backend: DockerBackend) -> None:
+    registry = SandboxRegistry()
+    registry.register(backend, 20)
+    taken = await registry.active(LISTED)
+    assert taken.enforcement.grade(Control.NET_ALLOWLIST) is Grade.ENFORCED
+    assert [
+        "only through the proxy" in found.reason
+        for found in taken.verification.findings
+        if found.control is Control.NET_ALLOWLIST
+    ] == [True]
 
 
 async def test_an_image_with_python_has_it_too(

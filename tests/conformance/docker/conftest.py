@@ -53,27 +53,3 @@ def deviations() -> Mapping[str, str]:
     What it does not keep for whoever runs the tests.
     """
     return DEVIATIONS["docker"][ROOT if IS_ROOT else USER]
-
-
-@pytest.fixture(scope="session")
-def crash_count() -> int:
-    """
-    Fewer than for the first backend: a container takes fifty times as long as a namespace.
-    """
-    return 2
-
-
-@pytest.fixture(scope="session")
-def run_count() -> int:
-    """
-    Likewise.
-    """
-    return 10
-
-
-@pytest.fixture(scope="session")
-def prompt_s() -> float:
-    """
-    The engine ends a container while it goes on with others; on a busy machine it takes its time.
-    """
-    return 10.0

@@ -10,3 +10,11 @@ from sandboxkit.testing.conformance.faults import *  # noqa: F403 - the behaviou
 from sandboxkit.testing.conformance.tools import *  # noqa: F403 - likewise
 
 pytestmark = pytest.mark.timeout(300)  # many boxes, on a machine that may be busy
+
+
+@pytest.fixture(scope="session")
+def prompt_s() -> float:
+    """
+    The engine ends a container while it goes on with others; on a busy machine it takes its time.
+    """
+    return 10.0
