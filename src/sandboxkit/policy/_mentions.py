@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["MentionRow", "Mentions"]
 
 _NAMES_OTHERS = ArgumentSet.of(
-    ["-e", "-f", "--regexp", "--file", "--expression", "--files"]
-    + ["--files-from", "--exclude-from", "--ignore-file", "--path-to-ignore"]
+    "-e -f --regexp --file --expression --files --files-from --exclude-from --ignore-file --path-to-ignore".split()
 )
 """
 With these the first word that is no option may be another than the pattern: a file, or their value.
