@@ -128,6 +128,16 @@ async def test_nothing_of_the_engine_is_seen(backend: DockerBackend, kind: Engin
         assert not (await box.run(["test", "-r", socket])).ok
 
 
+async def test_a_named_path_may_lie_in_what_is_shown_anyway(backend: DockerBackend, ws: Path) -> None:
+    (ws / "inner").mkdir()
+    reads = (ws, ws / "inner", "/usr/bin")
+    filesystem = FilesystemPolicy(base="system", read=tuple(map(str, reads)))
+    result = await backend.execute(
+        ["ls", "-d", str(ws / "inner"), "/usr/bin"], spec=SandboxSpec(filesystem=filesystem, allow_degraded=DEGRADED)
+    )
+    assert result.check().text().split() == sorted([str(ws / "inner"), "/usr/bin"])
+
+
 async def test_other_names(backend: DockerBackend, spec: SandboxSpec) -> None:
     assert await backend.is_available()
     assert (await backend.execute(["echo", "x"], spec=spec)).text() == "x\n"
