@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sandboxkit.process._direct import direct_plan
     from sandboxkit.process._door import NamedDoor, Serve, Serving, serving
     from sandboxkit.process._loop import Loop, Work, shared_loop
-    from sandboxkit.process._run import Outcome, Running, launch, run
+    from sandboxkit.process._run import Outcome, Running, launch, run, without_interpreter
     from sandboxkit.process._streams import PipeReader, PipeWriter, Streams, open_streams, pipe_to_us
     from sandboxkit.process._zygote import Conversation, Zygote, end_waiting, shutdown, socket_pair, zygote_pids
 
@@ -45,6 +45,7 @@ __all__ = [
     "shutdown",
     "socket_pair",
     "start_early",
+    "without_interpreter",
     "zygote_pids",
 ]
 
@@ -56,7 +57,7 @@ __getattr__ = lazy(
         "_direct": ("direct_plan",),
         "_door": ("NamedDoor", "Serve", "Serving", "serving"),
         "_loop": ("Loop", "Work", "shared_loop"),
-        "_run": ("Outcome", "Running", "launch", "run"),
+        "_run": ("Outcome", "Running", "launch", "run", "without_interpreter"),
         "_streams": ("PipeReader", "PipeWriter", "Streams", "open_streams", "pipe_to_us"),
         "_zygote": ("Conversation", "Zygote", "end_waiting", "shutdown", "socket_pair", "zygote_pids"),
     },

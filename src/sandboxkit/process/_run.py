@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sandboxkit.process._door import Serve
     from sandboxkit.process._kept import LineControl
 
-__all__ = ["Outcome", "Running", "launch", "run"]
+__all__ = ["Outcome", "Running", "launch", "run", "without_interpreter"]
 
 _KILL_FACTOR = 16
 _KILL_FLOOR = 1 << 20
@@ -249,6 +249,16 @@ def _said(stderr: bytes, status: int | None) -> str:
     return text or f"it ended with status {status} and said nothing"
 
 
+def without_interpreter(program: str, interpreter: str, where: str) -> ProgramNotExecutableError:
+    """
+    The error of a script whose *interpreter* cannot be executed.
+    """
+    return ProgramNotExecutableError(
+        program,
+        f"its first line names the interpreter {interpreter!r}, which is not there {where}, not marked executable, or not readable by the spec; name another, or let the spec read it",
+    )
+
+
 def _launch_error(plan: LaunchPlan, record: Mapping[str, Any], stderr: bytes) -> LaunchError:
     stage, number = record["error"], record.get("errno", 0)
     why = os.strerror(number)
@@ -259,11 +269,7 @@ def _launch_error(plan: LaunchPlan, record: Mapping[str, Any], stderr: bytes) ->
             argv[0], f"{where}; name one that a directory of its PATH holds and the spec lets it read"
         )
     if stage == "exec" and (named := record.get("interpreter")):
-        interpreter = os.fsdecode(bytes.fromhex(named))
-        return ProgramNotExecutableError(
-            argv[0],
-            f"its first line names the interpreter {interpreter!r}, which is not there {where}, not marked executable, or not readable by the spec; name another, or let the spec read it",
-        )
+        return without_interpreter(argv[0], os.fsdecode(bytes.fromhex(named)), where)
     if stage == "exec" and number == _EACCES:
         return ProgramNotExecutableError(
             argv[0], f"{why}; it is not marked executable, or the spec does not let the box read it"

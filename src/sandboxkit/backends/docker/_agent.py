@@ -50,6 +50,7 @@ CONNECTIONS_WAITING = 128
 """
 Connections to one listener that nobody has taken yet.
 """
+SCRIPT_BYTES, DEEPEST_SCRIPT = 256, 5
 PR_SET_DUMPABLE, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 4, 22, 2
 
 
@@ -347,8 +348,8 @@ class Agent:
             for fd in (feed, out, err):
                 os.close(fd)
             os.waitpid(pid, 0)
-            step, _, code = said.decode().partition(" ")
-            self.tell(FAILED, ident, step=step, errno=int(code))
+            step, code, named = said.decode().split(" ")
+            self.tell(FAILED, ident, step=step, errno=int(code), interpreter=os.fsdecode(bytes.fromhex(named)))
             return
         for fd in (feed, out, err):
             os.set_blocking(fd, False)
@@ -637,11 +638,50 @@ def become(order: dict[str, Any], streams: tuple[int, ...], report: int) -> NoRe
         environment = dict(order["environment"])
         os.execvpe(order["argv"][0], order["argv"], environment)
     except OSError as error:
-        os.write(report, ("%s %d" % (step, error.errno or errno.EIO)).encode())
+        named = refused_interpreter(order) if step == "exec" else ""
+        os.write(report, ("%s %d %s" % (step, error.errno or errno.EIO, os.fsencode(named).hex())).encode())
     except BaseException:  # noqa: BLE001 - nothing may return into the parent's loop
-        os.write(report, ("%s %d" % (step, errno.EIO)).encode())
+        os.write(report, ("%s %d " % (step, errno.EIO)).encode())
     finally:
         os._exit(127)
+
+
+def refused_interpreter(order: dict[str, Any]) -> str:
+    """
+    Of the interpreters that the script which was to be executed names, and they in turn, the
+    first that cannot be; empty where that is the script itself, or no script. The kernel
+    answers the same for both.
+
+    Source: execve(2), "Interpreter scripts"; fs/exec.c exec_binprm().
+    """
+    path = order["argv"][0]
+    if "/" not in path:
+        places = [directory + "/" + path for directory in os.get_exec_path(dict(order["environment"]))]
+        path = next(filter(may_execute, places), "")
+    for _ in range(DEEPEST_SCRIPT):
+        if not may_execute(path):
+            return ""
+        path = interpreter_of(path)
+        if path and not may_execute(path):
+            return path
+    return ""
+
+
+def may_execute(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def interpreter_of(path: str) -> str:
+    """
+    What the first line of the script *path* names; empty where it is none.
+    """
+    try:
+        with open(path, "rb", buffering=0) as file:
+            begin = file.read(SCRIPT_BYTES) or b""
+    except OSError:
+        return ""
+    words = begin.partition(b"\n")[0][2:].split(None, 1)
+    return os.fsdecode(words[0].partition(b"\0")[0]) if begin[:2] == b"#!" and words else ""
 
 
 def main() -> None:

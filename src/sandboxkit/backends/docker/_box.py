@@ -40,7 +40,7 @@ from sandboxkit.errors import (
     SpecError,
 )
 from sandboxkit.model import ExecResult, Invocation, Termination, Usage
-from sandboxkit.process import NamedDoor, PipeReader, PipeWriter, open_streams
+from sandboxkit.process import NamedDoor, PipeReader, PipeWriter, open_streams, without_interpreter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -726,8 +726,10 @@ class DockerProcess(BoxProcess):
         self._tasks.start_soon(self._up.session.kill, self._remote, Termination.KILLED.value)
 
 
-def _launch_error(engine: str, step: str, number: int, told: dict[str, Any]) -> Exception:
+def _launch_error(engine: str, step: str, number: int, interpreter: str, told: dict[str, Any]) -> Exception:
     why, program = os.strerror(number), told["argv"][0]
+    if interpreter:
+        return without_interpreter(program, interpreter, f"in the {engine} sandbox")
     if step == "exec" and number in (errno.ENOENT, errno.ENOTDIR):
         where = f"in the {engine} sandbox; name one that a directory of its PATH holds and the spec lets it read"
         return ProgramNotFoundError(program, where)

@@ -45,7 +45,7 @@ class Remote:
 
     Attributes:
         is_started: Whether it has become the command.
-        failure: The step that failed and its errno, where it never did.
+        failure: The step that failed, its errno, and the interpreter a script named in vain, where it never did.
         end: How it ended, once it has.
         on_output: Called with what it writes, as it comes.
         started: When it was ordered, on the monotonic clock.
@@ -55,7 +55,7 @@ class Remote:
         self.ident = ident
         self.on_output = on_output
         self.is_started = False
-        self.failure: tuple[str, int] | None = None
+        self.failure: tuple[str, int, str] | None = None
         self.end: Mapping[str, Any] | None = None
         self.room = wire.WINDOW
         self.started = time.monotonic()
@@ -368,4 +368,4 @@ class Session:
             remote.end = json.loads(content)
         elif kind == wire.FAILED:
             said = json.loads(content)
-            remote.failure = (said["step"], said["errno"])
+            remote.failure = (said["step"], said["errno"], said.get("interpreter", ""))
