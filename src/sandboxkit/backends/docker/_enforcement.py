@@ -36,6 +36,9 @@ def enforcement(spec: SandboxSpec, facts: DockerFacts) -> Enforcement:
             Control.FS_OVERLAY: _absent("no layer that is shown as changes; a copied workspace comes nearest"),
             Control.NET_NONE: _network(spec),
             Control.NET_ALLOWLIST: _allowlist(spec, facts),
+            Control.NET_INTERCEPT: _absent(
+                "no authority of the proxy is put into a container in this version; use bubblewrap"
+            ),
             Control.PROCESS_ISOLATION: _isolation(facts),
             Control.PROCESS_KILL_TREE: _kill_tree(facts),
             Control.PROCESS_NESTED_USERNS: _nested(spec, facts),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sandboxkit.backends._survey import Kind, Survey
-    from sandboxkit.model import SandboxSpec
+    from sandboxkit.model import NetworkPolicy, SandboxSpec
 
 __all__ = ["DockerFacts", "EngineName", "PullPolicy", "Settings", "Supervisor", "Workspace"]
 
@@ -173,6 +173,15 @@ class DockerFacts(Facts):
             return "the proxy is the extra egress, which is not installed; pip install 'sandboxkit[egress]'"
         return ""
 
+    def no_way_for(self, network: NetworkPolicy) -> str:
+        """
+        Why no container can have the way out that *network* lists; empty where one can, or
+        where it lists none.
+        """
+        if network.intercepts:
+            return "no authority of the proxy is put into a container in this version"
+        return self.no_way_out if network.mode == "listed" else ""
+
     @property
     def is_hosts_system(self) -> bool:
         """
@@ -261,7 +270,7 @@ def _bound(spec: SandboxSpec, facts: DockerFacts) -> tuple[str, ...]:
     """
     from sandboxkit.backends.docker._plan import bound
 
-    return () if facts.is_copy or (spec.network.mode == "listed" and facts.no_way_out) else bound(spec, facts)
+    return () if facts.is_copy or facts.no_way_for(spec.network) else bound(spec, facts)
 
 
 def _place(path: str) -> tuple[int, int]:

@@ -101,10 +101,10 @@ def shown_tree(spec: SandboxSpec, facts: DockerFacts) -> tuple[Tree, Survey]:
     """
     if facts.survey is None:
         raise SpecError("these facts have not seen a spec; use those of detect(spec)")
-    if spec.network.mode == "listed" and facts.no_way_out:
+    if obstacle := facts.no_way_for(spec.network):
         raise SpecError(
-            f"network.mode 'listed' cannot be kept by {facts.settings.engine} here: {facts.no_way_out}; use a backend that grades "
-            "net.allowlist enforced"
+            f"network.mode 'listed' cannot be kept by {facts.settings.engine} here: {obstacle}; use a backend that grades "
+            "net.allowlist, and net.intercept where TLS is looked into, enforced"
         )
     named = (*spec.filesystem.read, *spec.filesystem.write)
     if problems := [
