@@ -61,6 +61,7 @@ SUITE = (
     "--ignore=tests/backends/docker/test_listed_hosts.py",
     "--ignore=tests/backends/docker/test_pull.py",
     "--ignore=tests/backends/docker/test_remote.py",
+    "--ignore=tests/backends/docker/test_secrets.py",
 )
 ENGINES = ("tests/conformance/docker", "tests/conformance/podman", "tests/backends/docker")
 """What needs container engines, which the session `engines` starts."""

@@ -15,6 +15,7 @@ from sandboxkit.backends._contract import PIPE, BoxProcess, Facts, Sandbox
 from sandboxkit.backends._copies import copies
 from sandboxkit.backends._host import look
 from sandboxkit.backends._journal import Journal
+from sandboxkit.backends._outward import Outward
 from sandboxkit.backends._protection import new_repositories, violations
 from sandboxkit.backends._remembered import forget
 from sandboxkit.errors import BackendError, CommandError, SetupError, SpecError
@@ -22,17 +23,15 @@ from sandboxkit.model import Control, ControlState, Enforcement, ExecResult, Gra
 from sandboxkit.process import launch, open_streams, run
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 
     from sandboxkit.backends._obstacles import Obstacle
     from sandboxkit.backends._protection import Watched
     from sandboxkit.backends._survey import Survey
     from sandboxkit.backends._way_out import WayOut
-    from sandboxkit.egress import Ask, OnEvent, Resolver
+    from sandboxkit.egress import Ask, OnEvent
     from sandboxkit.model import LaunchPlan, SandboxSpec
     from sandboxkit.process import Outcome, Running, Serve, Streams
-    from sandboxkit.secrets import SecretRegistry
 
 __all__ = ["LaunchedProcess", "LaunchedSandbox", "Mechanism", "Outward"]
 
@@ -78,22 +77,6 @@ class Mechanism(Generic[F]):
     nests: bool = False
     discards: bool = False
     ungrouped: Callable[[F, str], F] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Outward:
-    """
-    What the proxies of a backend's boxes work with.
-
-    Attributes:
-        resolver: The name service; None is the machine's.
-        secrets: Has the values of what specs inject.
-        ssl_context: Verifies real hosts; None takes the authorities of the system.
-    """
-
-    resolver: Resolver | None = None
-    secrets: SecretRegistry | None = None
-    ssl_context: ssl.SSLContext | None = None
 
 
 class LaunchedSandbox(Sandbox, Generic[F]):
@@ -317,21 +300,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         """
         if self._spec.network.mode != "listed":
             return None
-        from sandboxkit.backends._way_out import WayOut  # few boxes have one
-
-        try:
-            self._way_out = WayOut(
-                self._spec.network,
-                identity=argv[0] if argv else "",
-                ask=ask,
-                on_egress=on_egress,
-                resolver=self._outward.resolver,
-                secrets=self._outward.secrets,
-                ssl_context=self._outward.ssl_context,
-                lasting=self._spec.limits.wall,
-            )
-        except FileNotFoundError as exc:
-            raise SetupError(self._mechanism.name, str(exc)) from None
+        self._way_out = self._outward.way_out(self._mechanism.name, self._spec, argv, ask, on_egress)
         return self._way_out.serve
 
     def _refused(self, outcome: Outcome) -> tuple[Violation, ...]:

@@ -26,17 +26,19 @@ anything in /dev, which is always the box's own, and read-only.
 _DIRECT = "localhost,127.0.0.1,::1"
 
 
-def proxied_environment(network: NetworkPolicy, given: Mapping[str, str]) -> dict[str, str]:
+def proxied_environment(
+    network: NetworkPolicy, given: Mapping[str, str], *, port: int = PROXY_PORT, authority: str = AUTHORITY_FILE
+) -> dict[str, str]:
     """
     What a command finds instead of *given* for the way out that *network* lists: the proxy,
     and, where that looks into TLS, whom to trust and the placeholders of secrets. A variable
     of *given* that bears the name of one of these does not enter.
     """
-    told = proxy_environment(PROXY_PORT, given)
+    told = proxy_environment(port, given)
     if network.intercepts:
         from sandboxkit.guard import trusting  # few boxes need it
 
-        told |= trusting(AUTHORITY_FILE)
+        told |= trusting(authority)
     return {**given, **told, **dict(row.stands_in() for row in network.inject)}
 
 

@@ -613,7 +613,7 @@ def _builtin() -> tuple[_Entry, ...]:
 
 def _injecting(entries: tuple[_Entry, ...], secrets: SecretRegistry) -> tuple[_Entry, ...]:
     """
-    *entries*, with one of its own for what *secrets* are handed to.
+    *entries*, with those of their own for what *secrets* are handed to.
     """
 
     def bubblewrap() -> SandboxBackend:
@@ -621,8 +621,22 @@ def _injecting(entries: tuple[_Entry, ...], secrets: SecretRegistry) -> tuple[_E
 
         return BubblewrapBackend(secrets=secrets)
 
-    own = _Entry(bubblewrap, "bubblewrap", _BUBBLEWRAP_PRIORITY)
-    return tuple(own if entry.name == own.name else entry for entry in entries)
+    def docker() -> SandboxBackend:
+        from sandboxkit.backends.docker import DockerBackend
+
+        return DockerBackend(secrets=secrets)
+
+    def podman() -> SandboxBackend:
+        from sandboxkit.backends.docker import DockerBackend
+
+        return DockerBackend(engine="podman", secrets=secrets)
+
+    own = {
+        "bubblewrap": _Entry(bubblewrap, "bubblewrap", _BUBBLEWRAP_PRIORITY),
+        "docker": _Entry(docker, "docker", _DOCKER_PRIORITY),
+        "podman": _Entry(podman, "podman", _PODMAN_PRIORITY),
+    }
+    return tuple(own.get(entry.name, entry) for entry in entries)
 
 
 def _seatbelt() -> SandboxBackend:

@@ -349,7 +349,7 @@ async def test_other_backends_refuse_such_a_spec() -> None:
     found = {status.name: status for status in await registry.list(SandboxSpec.isolated(network=network(8443)))}
     assert found["bubblewrap"].missing == ()
     for name, status in found.items():
-        if name != "bubblewrap" and status.available:
+        if name not in ("bubblewrap", "docker", "podman") and status.available:
             assert any("net.intercept is absent" in sentence for sentence in status.missing), (name, status)
     only = SandboxRegistry()
     only.register(LandlockBackend())

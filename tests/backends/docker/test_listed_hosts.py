@@ -244,13 +244,3 @@ async def test_the_plan_says_it(backend: DockerBackend, make: Callable[..., Dock
     assert f"proxy     127.0.0.1:{PROXY_PORT} in the box" in plan.describe()
     assert any("anybody can have a name under github.io" in note for note in plan.notes)
     assert "--network none" in " ".join(plan.argv)
-
-
-async def test_it_refuses_to_look_into_tls(backend: DockerBackend) -> None:
-    lists = NetworkPolicy(mode="listed", intercept=True)
-    spec = SandboxSpec.isolated(network=lists, allow_degraded=(*DEGRADED, Control.NET_INTERCEPT))
-    found = await backend.detect(spec)
-    assert backend.enforcement(spec, found.facts).grade(Control.NET_INTERCEPT) is Grade.ABSENT
-    with pytest.raises(SpecError, match="no authority of the proxy is put into a container"):
-        async with backend.open(spec):
-            pass

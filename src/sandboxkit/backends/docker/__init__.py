@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sandboxkit.backends._contract import Detection, Facts, SandboxBackend
+from sandboxkit.backends._outward import Outward
 from sandboxkit.backends.docker._endpoint import endpoint
 from sandboxkit.backends.docker._enforcement import enforcement
 from sandboxkit.backends.docker._engine import connected
@@ -23,6 +24,7 @@ from sandboxkit.backends.docker._words import WORDS, socket_path
 from sandboxkit.errors import BackendError, BackendUnavailableError, MissingExtraError, SpecError
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from sandboxkit.backends.docker._plain import PlainSandbox
     from sandboxkit.egress import Resolver
     from sandboxkit.model import Enforcement, ExecResult, Invocation, LaunchPlan, SandboxSpec
+    from sandboxkit.secrets import SecretRegistry
 
 __all__ = ["ActiveContainer", "DockerBackend", "DockerFacts"]
 
@@ -98,6 +101,10 @@ class DockerBackend(SandboxBackend):
         engine: `docker` or `podman`, which is also the backend's name. Podman is spoken to by
             its Docker interface; where the other one answers, the backend is unavailable.
         resolver: The name service for boxes whose spec lists hosts; the machine's own by default.
+        secrets: The values of what specs inject; each goes only to the hosts it was
+            registered for.
+        ssl_context: Verifies the real hosts where a spec looks into TLS; by default with the
+            certificate authorities of the system.
 
     Raises:
         ValueError: A value is none of those named.
@@ -115,6 +122,8 @@ class DockerBackend(SandboxBackend):
         cpus: float | None = None,
         engine: EngineName = "docker",
         resolver: Resolver | None = None,
+        secrets: SecretRegistry | None = None,
+        ssl_context: ssl.SSLContext | None = None,
     ) -> None:
         if engine not in WORDS:
             raise ValueError(f"engine {engine!r}: use 'docker' or 'podman'")
@@ -129,7 +138,7 @@ class DockerBackend(SandboxBackend):
         if image is not None and not image.strip():
             raise ValueError("image: it is empty; name one, or leave it out for the host's system")
         self._settings = Settings(image, pull, workspace, runtime, host, timeout, cpus, engine)
-        self._resolver = resolver
+        self._outward = Outward(resolver, secrets, ssl_context)
         self._seen: Seen | None = None
         self._known: tuple[float, DockerFacts] | None = None
         self._own_images: dict[tuple[Endpoint, tuple[tuple[str, str], ...]], str] = {}
@@ -235,7 +244,7 @@ class DockerBackend(SandboxBackend):
                 box: DockerSandbox | PlainSandbox
                 if facts.supervisor == "python":
                     image = await self._image(engine, facts)
-                    box = DockerSandbox(engine, spec, facts, image, scratch, resolver=self._resolver)
+                    box = DockerSandbox(engine, spec, facts, image, scratch, outward=self._outward)
                 else:
                     box = PlainSandbox(engine, spec, facts, scratch)
                 try:

@@ -26,7 +26,7 @@ from sandboxkit.backends.docker._labels import own_labels
 from sandboxkit.backends.docker._outlet import Outlet, outlet
 from sandboxkit.backends.docker._plan import DOOR, DOOR_FILE, container, order, shown_tree
 from sandboxkit.backends.docker._readback import held, misplaced, too_many_cpus
-from sandboxkit.backends.docker._scratch import make_ways
+from sandboxkit.backends.docker._scratch import make_ways, trusted
 from sandboxkit.confine import ARCHITECTURES, seccomp_filter
 from sandboxkit.errors import (
     BackendError,
@@ -45,10 +45,11 @@ from sandboxkit.process import NamedDoor, PipeReader, PipeWriter, open_streams, 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
+    from sandboxkit.backends._outward import Outward
     from sandboxkit.backends.docker._engine import Engine
     from sandboxkit.backends.docker._facts import DockerFacts
     from sandboxkit.backends.docker._session import Remote, Session
-    from sandboxkit.egress import Ask, OnEvent, Resolver
+    from sandboxkit.egress import Ask, OnEvent
     from sandboxkit.model import Enforcement, SandboxSpec, Violation
     from sandboxkit.process import Streams
 
@@ -108,7 +109,7 @@ class DockerSandbox(Sandbox):
         facts: From `detect(spec)`.
         image: The image's id.
         scratch: A directory of the box's own on the host.
-        resolver: The name service where the spec lists hosts; None is the machine's own.
+        outward: What the proxies of its commands work with, where the spec lists hosts.
     """
 
     def __init__(
@@ -119,14 +120,14 @@ class DockerSandbox(Sandbox):
         image: str,
         scratch: str,
         *,
-        resolver: Resolver | None = None,
+        outward: Outward,
     ) -> None:
         self._engine = engine
         self._spec = spec
         self._facts = facts
         self._image = image
         self._scratch = scratch
-        self._resolver = resolver
+        self._outward = outward
         self._up: dict[str, _Up] = {}
         self._last: _Up | None = None
         self._opening = anyio.Lock()
@@ -305,7 +306,7 @@ class DockerSandbox(Sandbox):
         journal = Journal(self._watched(facts))
         try:
             with anyio.CancelScope() as scope:
-                async with self._outlet(up, invocation, ask, on_egress) as way:
+                async with self._outlet(up, invocation, ask, on_egress, stdin) as way:
                     if way is not None:
                         way.on_failure(scope.cancel)
                     told = self._order(invocation, facts, bound, way)
@@ -332,25 +333,28 @@ class DockerSandbox(Sandbox):
 
     @contextlib.asynccontextmanager
     async def _outlet(
-        self, up: _Up, invocation: Invocation, ask: Ask | None, on_egress: OnEvent | None
+        self,
+        up: _Up,
+        invocation: Invocation,
+        ask: Ask | None,
+        on_egress: OnEvent | None,
+        stdin: bytes | None = None,
     ) -> AsyncIterator[Outlet | None]:
         """
         The proxy of one command; None where its spec lists no hosts.
+
+        Raises:
+            CommandError: It would be handed the value of a secret.
+            SpecError: Likewise in its environment; or a secret is unknown.
         """
         if up.door is None:
             yield None
             return
-        from sandboxkit.backends._way_out import WayOut  # few boxes have one
-
-        way_out = WayOut(
-            self._spec.network,
-            identity=invocation.argv[0],
-            ask=ask,
-            on_egress=on_egress,
-            resolver=self._resolver,
-        )
+        way_out = self._outward.way_out(self._engine.name, self._spec, invocation.argv, ask, on_egress)
+        way_out.keep_out(invocation.argv, dict(invocation.environment), stdin)
         async with outlet(self._engine.name, up.session, up.door, way_out) as found:
-            yield found
+            with trusted(self._scratch, way_out.authority) as found.authority:
+                yield found
 
     def _watched(self, facts: DockerFacts) -> tuple[Any, ...]:
         return facts.survey.watched if facts.survey and not facts.is_copy else ()
@@ -367,7 +371,8 @@ class DockerSandbox(Sandbox):
     def _order(
         self, invocation: Invocation, facts: DockerFacts, timeout: float | None, way: Outlet | None
     ) -> dict[str, Any]:
-        told = order(invocation, self._spec, facts, timeout, way.port if way else None)
+        proxy = (way.port, way.authority) if way else (None, "")
+        told = order(invocation, self._spec, facts, timeout, *proxy)
         return {**told, "rlimits": _under_callers(told["rlimits"])}
 
     async def _followed(

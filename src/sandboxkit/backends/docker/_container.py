@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from sandboxkit.backends.docker._alone import alone
 from sandboxkit.backends.docker._session import Session
 from sandboxkit.errors import BackendUnavailableError, BrokerError, SetupError
 from sandboxkit.process import PipeReader, PipeWriter
@@ -141,7 +142,9 @@ class _Making:
         self._made: tuple[APIClient, str, Any] | None = None
 
     def carry_out(self, client: APIClient) -> tuple[str, Any]:
-        made = client.create_container_from_config(dict(self._config), f"sandboxkit-{secrets.token_hex(8)}")
+        is_mapped = self._config["HostConfig"].get("UsernsMode") == "keep-id"
+        with alone() if is_mapped else contextlib.nullcontext():
+            made = client.create_container_from_config(dict(self._config), f"sandboxkit-{secrets.token_hex(8)}")
         ident = str(made["Id"])
         try:
             stream = client.attach_socket(ident, _ATTACHED)

@@ -4,23 +4,19 @@ Whether there is an engine, and what it offers.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
 import sys
-import time
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from sandboxkit.backends.docker._alone import alone
 from sandboxkit.backends.docker._facts import DockerFacts, Settings
 from sandboxkit.backends.docker._labels import own_labels
 from sandboxkit.backends.docker._words import WORDS, socket_path
 from sandboxkit.errors import BackendUnavailableError, BrokerError
 from sandboxkit.process import interpreter
-
-if sys.platform != "win32":
-    import fcntl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,7 +31,6 @@ __all__ = ["Seen", "look", "own_image"]
 _BOUNDS = {"MemoryLimit": "memory", "SwapLimit": "swap", "CpuCfsQuota": "cpus", "PidsLimit": "processes"}
 _MACHINES = {"arm64": "aarch64", "amd64": "x86_64"}
 _OWN_IMAGE = "sandboxkit-host"
-_ALONE_SECONDS = 5.0
 
 
 @dataclass(slots=True)
@@ -164,7 +159,7 @@ def _facts(engine: Engine, settings: Settings, info: Mapping[str, Any]) -> Docke
         kernel=str(info.get("KernelVersion", "")),
         storage=str(info.get("Driver", "")),
         data=str(info.get("DockerRootDir", "")),
-        has_proxy=find_spec("h11") is not None,
+        has_proxy=None not in (find_spec("h11"), find_spec("cryptography")),
     )
 
 
@@ -278,29 +273,8 @@ async def own_image(engine: Engine, links: tuple[tuple[str, str], ...]) -> str:
 def _own_once(client: APIClient, name: str, links: tuple[tuple[str, str], ...]) -> str:
     if found := _image_id(client, name):
         return found
-    with _alone():
+    with alone():
         return _own(client, name, links)
-
-
-@contextlib.contextmanager
-def _alone() -> Iterator[None]:
-    """
-    One of this machine's applications at a time: whoever names its image second takes the name
-    away from the first, which would stay for good. Not for ever: others may hold the lock.
-    """
-    with open(__file__, "rb") as file:
-        deadline = time.monotonic() + _ALONE_SECONDS
-        while not _is_locked(file.fileno()) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        yield
-
-
-def _is_locked(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _own(client: APIClient, name: str, links: tuple[tuple[str, str], ...]) -> str:

@@ -36,9 +36,7 @@ def enforcement(spec: SandboxSpec, facts: DockerFacts) -> Enforcement:
             Control.FS_OVERLAY: _absent("no layer that is shown as changes; a copied workspace comes nearest"),
             Control.NET_NONE: _network(spec),
             Control.NET_ALLOWLIST: _allowlist(spec, facts),
-            Control.NET_INTERCEPT: _absent(
-                "no authority of the proxy is put into a container in this version; use bubblewrap"
-            ),
+            Control.NET_INTERCEPT: _intercept(facts),
             Control.PROCESS_ISOLATION: _isolation(facts),
             Control.PROCESS_KILL_TREE: _kill_tree(facts),
             Control.PROCESS_NESTED_USERNS: _nested(spec, facts),
@@ -117,6 +115,12 @@ def _allowlist(spec: SandboxSpec, facts: DockerFacts) -> ControlState:
         "network namespace without a route; one listener in it for each command is served by this process, which "
         "dials what it has checked"
     )
+
+
+def _intercept(facts: DockerFacts) -> ControlState:
+    if facts.no_way_out:
+        return _absent(facts.no_way_out)
+    return _enforced("the proxy stands in for hosts by an authority made for one command, which only its box trusts")
 
 
 def _isolation(facts: DockerFacts) -> ControlState:

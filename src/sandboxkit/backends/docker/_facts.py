@@ -178,8 +178,6 @@ class DockerFacts(Facts):
         Why no container can have the way out that *network* lists; empty where one can, or
         where it lists none.
         """
-        if network.intercepts:
-            return "no authority of the proxy is put into a container in this version"
         return self.no_way_out if network.mode == "listed" else ""
 
     @property

@@ -32,6 +32,7 @@ class Outlet:
 
     Attributes:
         port: Its loopback port in the container.
+        authority: The file there with its certificate; empty where it does not look into TLS.
     """
 
     def __init__(self, name: str, way_out: WayOut, listener: int, port: int) -> None:
@@ -43,6 +44,7 @@ class Outlet:
         self._service = Serving(way_out.serve, handed_out, on_failure=self._failed)
         self._actions: list[Callable[[], object]] = []
         self.port = port
+        self.authority = ""
 
     def on_failure(self, action: Callable[[], object]) -> None:
         """

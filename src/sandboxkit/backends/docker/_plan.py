@@ -9,7 +9,7 @@ import posixpath
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from sandboxkit.backends._proxied import PROXY_PORT, proxy_environment
+from sandboxkit.backends._proxied import PROXY_PORT, proxied_environment
 from sandboxkit.backends._tree import Node, Tree, box_tree, depth, working_directory
 from sandboxkit.confine import rlimits, seccomp_profile
 from sandboxkit.errors import SpecError
@@ -26,6 +26,8 @@ __all__ = [
     "DOOR",
     "DOOR_FILE",
     "PROFILE",
+    "TRUST",
+    "TRUST_DIRECTORY",
     "bound",
     "box_mounts",
     "container",
@@ -52,6 +54,10 @@ before any command runs, and then nobody answers there.
 """
 DOOR_FILE: Final = "door"
 """That socket in the box's own directory."""
+TRUST: Final = "/.sandboxkit-trust"
+"""Where it finds the certificates of proxies that look into its TLS, one for each command."""
+TRUST_DIRECTORY: Final = "trust"
+"""That directory in the box's own."""
 _SEPARATORS = ',"\r\n'
 """What ends a field in the list that Podman makes of a mount."""
 _RUN_BYTES = 64 << 10
@@ -152,6 +158,8 @@ def box_mounts(spec: SandboxSpec, facts: DockerFacts, scratch: str = "") -> tupl
     ]
     if spec.network.mode == "listed":
         steps.append(Mount("ro-bind", DOOR, f"{scratch}/{DOOR_FILE}"))
+    if spec.network.intercepts:
+        steps.append(Mount("ro-bind", TRUST, f"{scratch}/{TRUST_DIRECTORY}"))
     return tuple(steps)
 
 
@@ -405,6 +413,7 @@ def order(
     facts: DockerFacts,
     timeout: float | None,
     proxy_port: int | None = None,
+    authority: str = "",
 ) -> dict[str, Any]:
     """
     What the agent is told to start.
@@ -415,11 +424,12 @@ def order(
         facts: From `detect(spec)`.
         timeout: Seconds until it is ended; None is no deadline.
         proxy_port: The loopback port there of the proxy that is its only way out.
+        authority: The file there with that proxy's certificate, where it looks into TLS.
 
     Raises:
         SpecError: The working directory is not visible in the box.
     """
-    inner = _confinement(invocation, spec, facts, proxy_port)
+    inner = _confinement(invocation, spec, facts, proxy_port, authority)
     return {
         "argv": list(inner.argv),
         "environment": [list(row) for row in inner.environment],
@@ -430,14 +440,16 @@ def order(
     }
 
 
-def _confinement(invocation: Invocation, spec: SandboxSpec, facts: DockerFacts, proxy_port: int | None) -> Confinement:
+def _confinement(
+    invocation: Invocation, spec: SandboxSpec, facts: DockerFacts, proxy_port: int | None, authority: str
+) -> Confinement:
     tree, survey = shown_tree(spec, facts)
     environment = {
         name: survey.box_home if name == "HOME" and value == survey.home else value
         for name, value in invocation.environment
     }
     if proxy_port is not None:
-        environment |= proxy_environment(proxy_port, environment)
+        environment = proxied_environment(spec.network, environment, port=proxy_port, authority=authority)
     return Confinement(
         argv=invocation.argv,
         environment=tuple(environment.items()),
@@ -479,7 +491,8 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: DockerFacts) -
     """
     if invocation.pass_fds:
         raise SpecError("descriptors cannot be handed into a container; use files, or stdin, stdout and stderr")
-    confinement = _confinement(invocation, spec, facts, PROXY_PORT if spec.network.mode == "listed" else None)
+    port = PROXY_PORT if spec.network.mode == "listed" else None
+    confinement = _confinement(invocation, spec, facts, port, f"{TRUST}/(the command's own).pem")
     made = container(
         spec,
         facts,

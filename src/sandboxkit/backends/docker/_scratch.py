@@ -4,26 +4,54 @@ What a box keeps on the host to cover hidden paths with.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 from typing import TYPE_CHECKING
 
-from sandboxkit.backends.docker._plan import PROFILE, profile, ways
+from sandboxkit.backends.docker._plan import PROFILE, TRUST, TRUST_DIRECTORY, profile, ways
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sandboxkit.backends.docker._facts import DockerFacts
     from sandboxkit.model import SandboxSpec
 
-__all__ = ["make_covers", "make_ways"]
+__all__ = ["make_covers", "make_ways", "trusted"]
 
 
 def make_covers(scratch: str, spec: SandboxSpec, facts: DockerFacts) -> None:
     """
-    Makes the file nobody may read, the directory nobody may enter, and the seccomp profile.
+    Makes the file nobody may read, the directory nobody may enter, the one for certificates
+    of proxies, and the seccomp profile.
     """
     with open(f"{scratch}/{PROFILE}", "x", encoding="utf-8") as file:
         file.write(profile(spec, facts))
     os.close(os.open(f"{scratch}/nothing", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o000))
     os.mkdir(f"{scratch}/closed", 0o000)
+    if spec.network.intercepts:
+        os.mkdir(f"{scratch}/{TRUST_DIRECTORY}")
+        os.chmod(f"{scratch}/{TRUST_DIRECTORY}", 0o755)  # noqa: S103 - certificates, which the command reads
+
+
+@contextlib.contextmanager
+def trusted(scratch: str, authority: bytes) -> Iterator[str]:
+    """
+    Shows the certificate of a command's proxy in the container, where there is one: its path
+    there.
+    """
+    if not authority:
+        yield ""
+        return
+    name = f"{secrets.token_hex(8)}.pem"
+    path = f"{scratch}/{TRUST_DIRECTORY}/{name}"
+    with open(path, "xb") as file:
+        file.write(authority)
+        os.fchmod(file.fileno(), 0o444)
+    try:
+        yield f"{TRUST}/{name}"
+    finally:
+        os.unlink(path)
 
 
 def make_ways(scratch: str, spec: SandboxSpec, facts: DockerFacts) -> None:
