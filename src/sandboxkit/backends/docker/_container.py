@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from sandboxkit.backends.docker._alone import alone
+from sandboxkit.backends.docker._alone import turn
 from sandboxkit.backends.docker._session import Session
 from sandboxkit.errors import BackendUnavailableError, BrokerError, SetupError
 from sandboxkit.process import PipeReader, PipeWriter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import BinaryIO
 
     from docker import APIClient
 
@@ -57,7 +58,10 @@ class Container:
             BackendUnavailableError: The engine is not there, too slow or full.
             SetupError: It refuses the container.
         """
-        making = _Making(config)
+        # Podman's rootless service ends, with all it runs, when it reads the ranges of ids for
+        # two new containers at once (libsubid; seen with 4.3.1).
+        is_mapped = config["HostConfig"].get("UsernsMode") == "keep-id"
+        making = _Making(config, await turn() if is_mapped else contextlib.nullcontext())
         try:
             ident, stream = await engine.call("start a container", making.carry_out)
         except BaseException:
@@ -134,16 +138,18 @@ class _Making:
     what it made is removed by the thread itself.
     """
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(self, config: Mapping[str, Any], turn: BinaryIO | contextlib.nullcontext[None]) -> None:
         self._config = config
+        self._turn = turn
+        self._is_begun = False
         self._lock = threading.Lock()
         self._is_abandoned = False
         self._is_done = False
         self._made: tuple[APIClient, str, Any] | None = None
 
     def carry_out(self, client: APIClient) -> tuple[str, Any]:
-        is_mapped = self._config["HostConfig"].get("UsernsMode") == "keep-id"
-        with alone() if is_mapped else contextlib.nullcontext():
+        self._is_begun = True
+        with self._turn:
             made = client.create_container_from_config(dict(self._config), f"sandboxkit-{secrets.token_hex(8)}")
         ident = str(made["Id"])
         try:
@@ -168,6 +174,9 @@ class _Making:
         """
         with self._lock:
             self._is_abandoned = True
+            if not self._is_begun:
+                with self._turn:
+                    pass  # it is over
             if self._made:
                 self._undo()
 
