@@ -54,12 +54,15 @@ def get(host: str, port: int = 80) -> list[str]:
 
 async def test_no_way_leads_to_what_is_not_listed(backend: DockerBackend, make: Callable[..., DockerBackend]) -> None:
     with servers() as found:
-        async with box(make, network(found.port)) as inside:
+        hosts = (f"open.example:{found.open}", f"inside.example:{found.port}", "mixed.example")
+        async with box(make, network(found.open, allow_hosts=hosts)) as inside:
             result = await inside.run(order(found, PROXY_PORT), timeout=200)
         answers = json.loads(result.check().text())
-        assert len(answers) >= 60
+        assert len(answers) >= 70
+        assert answers["host-header"].startswith("HTTP/1.1 200"), answers  # what is listed answers all the while
         assert found.heard == [], (found.names(), found.heard, answers)
-        assert {name for name in UNSEEN if "Error" in answers[name]} == UNSEEN, answers
+        done = {name for name in UNSEEN if "Error" not in answers[name]}
+        assert done <= {"icmp-datagram", "ping"}, answers  # Docker lets a container ping its own loopback
         assert any(violation.kind == "egress" for violation in result.violations)
         assert result.enforcement.grade(Control.NET_ALLOWLIST) is Grade.ENFORCED
 
