@@ -22,7 +22,10 @@ import operator
 import re
 import time
 import types
-from _string import formatter_parser  # type: ignore[import-not-found]  # what string.Formatter is made of; no stubs
+from _string import (  # type: ignore[import-not-found]  # what string.Formatter is made of; no stubs
+    formatter_field_name_split,
+    formatter_parser,
+)
 
 from RestrictedPython.Guards import guarded_iter_unpack_sequence, guarded_unpack_sequence
 from RestrictedPython.transformer import RestrictingNodeTransformer, copy_locations
@@ -207,7 +210,7 @@ def _attribute(value: Any, name: str) -> object:
     kind = type(value)
     allowed = ATTRIBUTES.get(kind)
     if allowed is not None and name in allowed:
-        return _formatter(value) if kind is str and name == "format" else getattr(value, name)
+        return _FORMATTERS[name](value) if kind is str and name in _FORMATTERS else getattr(value, name)
     if kind is dict and name in value:
         return value[name]
     if kind is Record and name in value.fields:
@@ -215,7 +218,7 @@ def _attribute(value: Any, name: str) -> object:
     if kind is Module and name in MODULES[value.name]:
         return MODULES[value.name][name]
     if kind is type and name in CLASS_ATTRIBUTES.get(value, ()):
-        return _unbound_format if value is str and name == "format" else getattr(value, name)
+        return _UNBOUND[name] if value is str and name in _UNBOUND else getattr(value, name)
     if kind is Refused:
         value.refuse()
     shown = value.name if kind in (Record, Module) else value.__name__ if kind is type else kind.__name__
@@ -229,10 +232,31 @@ def _formatter(text: str) -> Callable[..., str]:
     return formatted
 
 
-def _unbound_format(text: str, *arguments: object, **named: object) -> str:
-    if type(text) is not str:
-        raise TypeError("str.format needs a str")
-    return _format(text, arguments, named)
+def _mapping_formatter(text: str) -> Callable[..., str]:
+    def formatted(named: object) -> str:
+        if type(named) is Refused:
+            named.refuse()
+        if type(named) is not dict:
+            raise TypeError("str.format_map() takes a dict here")
+        return _format(text, (), named)
+
+    return formatted
+
+
+_FORMATTERS = {"format": _formatter, "format_map": _mapping_formatter}
+"""Stand for the methods of a str, which would read any attribute of what they format."""
+
+
+def _unbound(name: str) -> Callable[..., str]:
+    def formatted(text: str, *arguments: Any, **named: object) -> str:
+        if type(text) is not str:
+            raise TypeError(f"str.{name} needs a str")
+        return _FORMATTERS[name](text)(*arguments, **named)
+
+    return formatted
+
+
+_UNBOUND = {name: _unbound(name) for name in _FORMATTERS}
 
 
 def _format(text: str, arguments: tuple[object, ...], named: dict[str, object]) -> str:
@@ -259,13 +283,43 @@ _CONVERSIONS: dict[str, Callable[[object], str]] = {"r": repr, "s": str, "a": as
 
 
 def _field(field: str, arguments: tuple[object, ...], named: dict[str, object], automatic: Iterator[int]) -> object:
-    if not field:
-        return arguments[next(automatic)]
-    if field.isdecimal():
-        return arguments[int(field)]
-    if field.isidentifier():
-        return named[field]
-    raise ForbiddenError(f"the field {field[:60]!r} of format()", "a field is a number or a name; use an f-string")
+    first, rest = formatter_field_name_split(field)
+    if first == "":
+        first = next(automatic)
+    value = arguments[first] if type(first) is int else named[first]
+    for is_attribute, name in rest:
+        value = _named_attribute(value, name) if is_attribute else _item(value, name)
+    return value
+
+
+def _named_attribute(value: object, name: object) -> object:
+    """
+    As an expression with a dot, for a name that came as text.
+    """
+    if type(name) is not str:
+        raise TypeError("the name of an attribute is a str")
+    if name.startswith("_"):
+        raise ForbiddenError(f"the attribute {name[:60]!r}", "its name starts with an underscore")
+    return _attribute(value, name)
+
+
+def _getattr(value: object, name: str, /, *default: object) -> object:
+    if len(default) > 1:
+        raise TypeError(f"getattr expected at most 3 arguments, got {2 + len(default)}")
+    try:
+        return _named_attribute(value, name)
+    except AttributeError:
+        if default:
+            return default[0]
+        raise
+
+
+def _hasattr(value: object, name: str, /) -> bool:
+    try:
+        _named_attribute(value, name)
+    except AttributeError:
+        return False
+    return True
 
 
 NAMED_TUPLES = (type(datetime.date(2024, 1, 1).isocalendar()), decimal.DecimalTuple, time.struct_time)
@@ -369,7 +423,7 @@ _GUARDS: dict[str, object] = {
 
 
 _STANDARD = {**STANDARD_NAMES, "math": Module("math")}
-_BUILTINS = {**BUILTINS, "__import__": _import_for_c_code}
+_BUILTINS = {**BUILTINS, "getattr": _getattr, "hasattr": _hasattr, "__import__": _import_for_c_code}
 
 
 def namespace(values: dict[str, object]) -> dict[str, Any]:
@@ -550,8 +604,8 @@ class Policy(RestrictingNodeTransformer):
         """
         if not node.is_async:
             return super().visit_comprehension(node)
-        if not isinstance(node.target, ast.Name):
-            self.error(node.target, "an async comprehension has one plain target")
+        if not isinstance(node.target, (ast.Name, ast.Tuple, ast.List)):
+            self.error(node.target, "an async comprehension assigns to names")
         node = self.node_contents_visit(node)
         node.iter = self._guarded("_aiter_", node.iter)
         return node
