@@ -97,7 +97,9 @@ class Refused:
         """
         Raises ForbiddenError.
         """
-        raise ForbiddenError(self.what, "it stays outside; hand in plain values, functions=, or expose() its type")
+        raise ForbiddenError(
+            self.what, "it stays outside; hand in plain values within the limits, functions=, or expose() its type"
+        )
 
     __hash__ = refuse
 
@@ -657,7 +659,7 @@ def _source_error(error: SyntaxError, source: str, mode: str) -> SourceError:
     if error.lineno is None or error.offset is None:
         return SourceError(error.msg)
     before = source[: len(source) - len(source.lstrip())] if mode == "expr" else ""
-    line, column = error.lineno + before.count("\n"), error.offset
+    line, column = max(error.lineno, 1) + before.count("\n"), error.offset
     text = [*source.split("\n"), ""][line - 1].rstrip()
     if column < 1:  # as 3.11 has it where the source ends too early
         column = len(text) + 1
@@ -679,6 +681,8 @@ def is_one_call(source: str) -> bool:
 
 def _parsed(source: str, mode: str) -> ast.Module | ast.Expression:
     if mode == "expr":
+        if not source.strip():
+            raise SourceError("it is empty", 1, 1, "")
         return ast.parse(source.strip(), FILENAME, "eval")
     tree = ast.parse(source, FILENAME)
     if mode == "async":

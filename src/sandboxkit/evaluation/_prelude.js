@@ -27,7 +27,7 @@
 
   function refused(what) {
     const refuse = () => {
-      throw new Refusal(what, "it stays outside; hand in plain values, functions=, or expose() its type");
+      throw new Refusal(what, "it stays outside; hand in plain values within the limits, functions=, or expose() its type");
     };
     const traps = {};
     for (const name of Reflect.ownKeys(Reflect)) {
