@@ -124,11 +124,18 @@ def test_a_source_has_a_length_and_is_not_sent_beyond_it() -> None:
     assert time.monotonic() - began < LATE
 
 
-@pytest.mark.parametrize("limit", ["timeout", "memory_bytes", "max_result_bytes", "max_host_calls"])
-def test_a_limit_is_greater_than_nothing(limit: str) -> None:
-    limits: dict[str, Any] = {limit: 0}
-    with pytest.raises(ValueError, match=limit):
-        SafeEvaluator(**limits)
+@pytest.mark.parametrize("limit", ["timeout", "memory_bytes", "max_result_bytes", "max_host_calls", "recycle_after"])
+def test_a_limit_is_a_number_that_can_be_kept(limit: str) -> None:
+    for value in (0, -1, 1 << 80):
+        with pytest.raises(ValueError, match=f"^{limit} is "):
+            SafeEvaluator(**{limit: value})  # type: ignore[arg-type]  # a limit is a number
+    for wrong in ("1", None, decimal.Decimal(1), *(() if limit == "timeout" else (1.5, float("inf")))):
+        with pytest.raises(TypeError, match=f"^{limit} is "):
+            SafeEvaluator(**{limit: wrong})
+    with pytest.raises(ValueError, match="timeout is too large"):
+        SafeEvaluator(timeout=float("inf"))
+    with pytest.raises(ValueError, match="timeout is nan"):
+        SafeEvaluator(timeout=float("nan"))
 
 
 # -- functions of the caller's -----------------------------------------------------------------

@@ -195,7 +195,7 @@ class HostFunction:
         self.kind = kind
         self.ask = ask
 
-    def __call__(self, *arguments: object, **named: object) -> object:
+    def __call__(self, /, *arguments: object, **named: object) -> object:
         message: dict[str, object] = {"call": self.name, "arguments": list(arguments), "named": named}
         if self.kind == "plain":
             return self.ask(message)
@@ -250,7 +250,7 @@ _FORMATTERS = {"format": _formatter, "format_map": _mapping_formatter}
 
 
 def _unbound(name: str) -> Callable[..., str]:
-    def formatted(text: str, *arguments: Any, **named: object) -> str:
+    def formatted(text: str, /, *arguments: Any, **named: object) -> str:
         if type(text) is not str:
             raise TypeError(f"str.{name} needs a str")
         return _FORMATTERS[name](text)(*arguments, **named)
@@ -417,7 +417,7 @@ _GUARDS: dict[str, object] = {
     "_write_": _writable,
     "_inplacevar_": _inplace,
     "_inplaceitem_": _inplace_item,
-    "_apply_": lambda function, *arguments, **named: function(*arguments, **named),
+    "_apply_": lambda function, /, *arguments, **named: function(*arguments, **named),
     "_await_": _awaitable,
     "_aiter_": _async_iterable,
     "__name__": "snippet",

@@ -348,9 +348,10 @@ def called(step: Call, dialogue: Dialogue) -> tuple[bool, Any]:
         return False, exc
     if time.monotonic() >= dialogue.deadline:
         raise dialogue.late()
-    if step.is_async and inspect.iscoroutine(value):
-        value.close()
-        return False, RuntimeError("a coroutine function needs safe_eval_async()")
+    if inspect.iscoroutine(value):
+        value.close()  # nobody awaits it
+        if step.is_async:
+            return False, RuntimeError("a coroutine function needs safe_eval_async()")
     return True, value
 
 
