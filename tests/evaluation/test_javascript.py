@@ -174,6 +174,18 @@ def test_an_exposed_object_goes_along_by_its_attributes(evaluator: SafeEvaluator
     assert evaluator.evaluate("v.secret", {"v": vault}) == contexts.CANARY
 
 
+@pytest.mark.parametrize("code", ["v", "[v]", "f({a: [v]})", "(() => { throw v })()", "`${v}`"])
+def test_what_stays_outside_is_named_wherever_it_turns_up(code: str, evaluator: SafeEvaluator) -> None:
+    with pytest.raises(sk.SafeEvalForbiddenError, match="^(line 1: )?a Vault of the caller's is not allowed"):
+        evaluator.evaluate(code, {"v": Vault(), "f": lambda *_: 1})
+
+
+def test_a_date_python_has_none_for_is_refused(evaluator: SafeEvaluator) -> None:
+    assert evaluator.evaluate("new Date(253402300799999)").year == 9999
+    with pytest.raises(sk.SafeEvalForbiddenError, match="a Date outside of the years 1 to 9999"):
+        evaluator.evaluate("new Date(8.64e15)")
+
+
 def test_errors_have_the_line_of_the_snippet(evaluator: SafeEvaluator) -> None:
     with pytest.raises(sk.SafeEvalError) as caught:
         evaluator.evaluate("function f(v) {\n  return v.a.b\n}\nresult = f({})", mode="exec")

@@ -321,9 +321,16 @@ def _pairs(pairs: Any) -> object:
         raise CodecError("a Map with keys that are lists or objects") from None
 
 
+def _date(text: str) -> object:
+    try:
+        return datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise CodecError("a Date outside of the years 1 to 9999") from None
+
+
 _READERS: dict[str, Callable[[Any], object]] = {
     "big": lambda text: int(text, 16),
-    "date": datetime.datetime.fromisoformat,
+    "date": _date,
     "number": float,
     "bytes": bytes,
     "pairs": _pairs,
