@@ -176,7 +176,7 @@ def test_an_exposed_object_goes_along_by_its_attributes(evaluator: SafeEvaluator
 
 @pytest.mark.parametrize("code", ["v", "[v]", "f({a: [v]})", "(() => { throw v })()", "`${v}`"])
 def test_what_stays_outside_is_named_wherever_it_turns_up(code: str, evaluator: SafeEvaluator) -> None:
-    with pytest.raises(sk.SafeEvalForbiddenError, match="^(line 1: )?a Vault of the caller's is not allowed"):
+    with pytest.raises(sk.SafeEvalForbiddenError, match=r"^(line 1: )?a Vault of the caller's is not allowed"):
         evaluator.evaluate(code, {"v": Vault(), "f": lambda *_: 1})
 
 

@@ -253,7 +253,7 @@ def _in_template(error: SourceError, field: Field, template: str) -> SourceError
 
 def _text_of(field: Field, names: dict[str, Any], programs: Programs) -> str:
     try:
-        value: Any = eval(programs.code(field.expression, "expr"), names)
+        value: Any = eval(programs.code(field.expression, "field"), names)
     except (AttributeError, KeyError, IndexError, NameError):
         if not field.has_default:
             raise

@@ -631,8 +631,9 @@ def compiled(source: str, mode: str) -> types.CodeType:
 
     Args:
         source: What was written.
-        mode: `expr`, `exec`, or `async`: the code of the last defines the coroutine
-            function `main`, whose result is the one expression's or what it returns.
+        mode: `expr`, `exec`, `field`, an expression that may go over several lines, or
+            `async`: the code of the last defines the coroutine function `main`, whose
+            result is the one expression's or what it returns.
 
     Raises:
         SourceError: It is no Python, or too large.
@@ -645,7 +646,10 @@ def compiled(source: str, mode: str) -> types.CodeType:
         _check_size(tree)
         Policy([], [], {}).visit(tree)
         return compile(
-            ast.fix_missing_locations(tree), FILENAME, "eval" if mode == "expr" else "exec", dont_inherit=True
+            ast.fix_missing_locations(tree),
+            FILENAME,
+            "eval" if isinstance(tree, ast.Expression) else "exec",
+            dont_inherit=True,
         )
     except SyntaxError as error:
         raise _source_error(error, source, mode) from None
@@ -664,7 +668,7 @@ def _source_error(error: SyntaxError, source: str, mode: str) -> SourceError:
     if column < 1:  # as 3.11 has it where the source ends too early
         column = len(text) + 1
     elif error.lineno == 1:
-        column += len(before) - before.rfind("\n") - 1
+        column += len(before) - before.rfind("\n") - 1 - (mode == "field" and "\n" in source)
     return SourceError(error.msg, line, min(column, len(text) + 1), text)
 
 
@@ -684,6 +688,8 @@ def _parsed(source: str, mode: str) -> ast.Module | ast.Expression:
         if not source.strip():
             raise SourceError("it is empty", 1, 1, "")
         return ast.parse(source.strip(), FILENAME, "eval")
+    if mode == "field":  # its brackets are known to be in pairs
+        return ast.parse(f"({source}\n)" if "\n" in source else source, FILENAME, "eval")
     tree = ast.parse(source, FILENAME)
     if mode == "async":
         main = ast.parse("async def main(): pass").body[0]

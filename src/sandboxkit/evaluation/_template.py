@@ -58,10 +58,10 @@ def split(template: str) -> list[str | Field]:
 
     A `{{` opens a field and the first `}}` outside of strings and brackets closes it. All
     else is literal, single braces and a `}}` without a field among them; a literal `{{` is
-    written `{{ '{{' }}`.
+    written `{{ '{{' }}`. An expression may go over several lines.
 
     Raises:
-        TemplateError: A field is not closed, is empty, or its filters cannot be read.
+        TemplateError: A field is not closed, is empty, or its brackets or filters cannot be read.
     """
     parts: list[str | Field] = []
     at = 0
@@ -97,6 +97,8 @@ def _field(template: str, opened: int) -> tuple[Field, int]:
             depth += 1
         elif char in ")]}":
             depth -= 1
+            if depth < 0:
+                raise TemplateError("a bracket in a {{ … }} is closed that was not opened", at)
         elif depth == 0 and char == "|":
             segments.append(template[start:at])
             start = at + 1
