@@ -48,6 +48,13 @@ def test_a_context_may_begin_with_a_mark(cli: Cli, tmp_path: Path) -> None:
     assert cli("eval", "n", "--context", "marked.json", "--timeout", "10").stdout == b"3\n"
 
 
+def test_a_text_may_begin_with_a_dash(cli: Cli, context: str) -> None:
+    done = cli("eval", "--context", context, "--timeout", "10", "--", "-n")
+    assert (done.returncode, done.stdout) == (0, b"-3\n")
+    assert cli("render", "--timeout", "10", "--", "--json").stdout == b"--json\n"
+    assert cli("render", "--", "a", "b").returncode == 119
+
+
 def test_statements(cli: Cli) -> None:
     done = cli("eval", "--exec", "result = 0\nfor i in range(4):\n    result += i", "--timeout", "10")
     assert done.stdout == b"6\n"
