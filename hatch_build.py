@@ -93,6 +93,7 @@ def compile_into(built: Path, root: Path, sources: list[str]) -> None:
     made = built.parent / "made"
     options = [
         f"--config-file={root / 'pyproject.toml'}",
+        "--follow-imports=silent",  # rooms that are not compiled may need extras, which are not here
         f"--cache-dir={made / 'types'}",
         f"--python-version={sys.version_info.major}.{sys.version_info.minor}",
     ]

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from sandboxkit.backends import Sandbox as AsyncSandbox
+    from sandboxkit.backends import SandboxRegistry
     from sandboxkit.egress import Ask, OnEvent
     from sandboxkit.learning import Lesson
     from sandboxkit.model import Approver, Enforcement, ExecResult, RouteResult, SandboxSpec
@@ -118,6 +119,7 @@ def learn_spec(
     timeout: float | None = None,
     max_runs: int = 50,
     policy: ExecPolicy | None = None,
+    registry: SandboxRegistry | None = None,
     on_run: Callable[[int, ExecResult], object] | None = None,
 ) -> Lesson:
     """
@@ -139,6 +141,7 @@ def learn_spec(
             timeout=timeout,
             max_runs=max_runs,
             policy=policy,
+            registry=registry,
             on_run=on_run,
         )
     )

@@ -95,3 +95,29 @@ def test_javascript(cli: Cli, context: str) -> None:
     assert (done.returncode, done.stdout) == (0, b'["a3"]\n')
     done = cli("render", "{{ `${n}!` }}", "--language", "javascript", "--context", context, "--timeout", "10")
     assert (done.returncode, done.stdout) == (0, b"3!\n")
+
+
+@pytest.mark.parametrize("isolation", ["worker", "reuse", "in-process"])
+def test_the_isolation_can_be_chosen(isolation: str, cli: Cli, context: str) -> None:
+    done = cli("eval", "n + 1", "--context", context, "--isolation", isolation, "--timeout", "10")
+    assert (done.returncode, done.stdout) == (0, b"4\n")
+    if isolation == "in-process":
+        assert b"authors you trust; not enforced: fs.read, " in done.stderr
+        assert b"limits.memory" in done.stderr
+    else:
+        assert done.stderr == b""
+
+
+@pytest.mark.requires("bubblewrap")
+def test_a_box_evaluates(cli: Cli, context: str) -> None:
+    done = cli("render", "{{ n + 1 }}", "--context", context, "--isolation", "box", "--timeout", "10")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"4\n", b"")
+
+
+def test_an_isolation_that_does_not_fit_is_told(cli: Cli) -> None:
+    done = cli("eval", "1", "--language", "javascript", "--isolation", "in-process")
+    assert done.returncode == 119
+    assert b"worker|reuse|box" in done.stderr
+    done = cli("eval", "1", "--isolation", "none")
+    assert done.returncode == 119
+    assert b"invalid choice: 'none'" in done.stderr

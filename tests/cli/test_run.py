@@ -555,3 +555,69 @@ def test_a_list_needs_a_network_of_lists(cli: Cli, mode: str) -> None:
 def test_a_host_that_is_none_is_said(cli: Cli) -> None:
     done = cli("run", "--allow-host", "a b", "--", "true")
     assert b"allow_hosts[0]" in done.stderr
+
+
+SECRET = "k3y-of-the-test-0123"
+
+
+def test_a_secret_stays_out_of_the_box(cli: Cli, tmp_path: Path) -> None:
+    pytest.importorskip("h11", reason="the proxy is the extra egress")
+    environ = {**os.environ, "API_KEY": SECRET}
+    (tmp_path / "look.py").write_text(
+        "import os\nfor name, text in os.environ.items(): print(f'{name}={text}')\n"
+        "print(open('/proc/self/environ').read())\n"
+        "print(open(os.environ.get('SSL_CERT_FILE', '/dev/null')).read())\n"
+    )
+    look = ("--", "python3", "look.py")
+    inject = ("--inject", "API_KEY=api.example/v1")
+    done = cli("run", *inject, "--audit", "log.jsonl", *look, env=environ)
+    assert b"API_KEY=<API_KEY>\n" in done.stdout
+    assert b"SSL_CERT_FILE=/dev/sandboxkit-ca.pem\n" in done.stdout
+    assert b"BEGIN CERTIFICATE" in done.stdout
+    told = (done, cli("run", "--json", *inject, *look, env=environ), cli("explain", *inject, *look, env=environ))
+    assert [one.returncode for one in told] == [0, 0, 0], told
+    shown = b"".join(one.stdout + one.stderr for one in told) + (tmp_path / "log.jsonl").read_bytes()
+    assert SECRET.encode() not in shown
+    lists = f'filesystem.read = ["{tmp_path}"]\nenvironment.inherit = ["API_KEY", "PATH"]\n'
+    (tmp_path / "box.toml").write_text(lists)  # the control
+    assert f"API_KEY={SECRET}\n".encode() in cli("run", "--spec", "box.toml", *look, env=environ).stdout
+
+
+def test_rules_of_a_spec_file_hold_for_https(cli: Cli, tmp_path: Path) -> None:
+    pytest.importorskip("h11", reason="the proxy is the extra egress")
+    (tmp_path / "box.toml").write_text(
+        'filesystem.read = ["."]\n'
+        'network.rules = [{ action = "allow", to = "https://a.example/v1", methods = ["GET"] }]\n'
+    )
+    (tmp_path / "fetch.py").write_text(
+        "import urllib.request as u\ntry: u.urlopen('https://a.example/v2')\nexcept u.URLError as e: print(e)\n"
+    )
+    ask = ("--", "python3", "fetch.py")
+    seen = cli("run", "--spec", "box.toml", "--intercept", *ask)
+    assert b"403" in seen.stdout, seen
+    assert b"https://a.example/v2: GET by https was refused to python3" in seen.stderr
+    unseen = cli("run", "--spec", "box.toml", *ask)
+    assert b"a.example:443: by connect was refused to python3" in unseen.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "says"),
+    [
+        (("--inject", "API_KEY"), SECRET, b"write NAME=HOST[:PORT][/PATH]"),
+        (("--inject", "API_KEY=*.example"), SECRET, b"must be one host"),
+        (("--inject", "API_KEY=http://a.example"), SECRET, b"no host pattern"),
+        (("--inject", f"{SECRET}!=a.example"), SECRET, b"a secret's name is"),
+        (("--inject", "API_KEY=a.example"), None, b"the variable API_KEY is not set"),
+        (("--inject", "API_KEY=a.example"), "short", b"a value needs 6 to"),
+        (("--inject", "API_KEY=a.example", "--network", "none"), SECRET, b"--inject: --network none has no list"),
+        (("--intercept", "--network", "host"), SECRET, b"--intercept: --network host has no list"),
+    ],
+)
+def test_what_is_wrong_with_a_secret_is_said(
+    cli: Cli, arguments: tuple[str, ...], environ: str | None, says: bytes
+) -> None:
+    given = {name: text for name, text in os.environ.items() if name != "API_KEY"}
+    done = cli("run", *arguments, "--", "true", env=given if environ is None else {**given, "API_KEY": environ})
+    assert says in done.stderr
+    assert SECRET.encode() not in done.stderr
+    assert done.returncode == 119

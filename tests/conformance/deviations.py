@@ -136,7 +136,6 @@ _LANDLOCK_USER: Final[Mapping[str, str]] = {
 _AS_BOUND = "an engine binds a directory as it is, so root's own take root: process.isolation is partial"
 
 _DOCKER: Final[Mapping[str, str]] = {
-    **dict.fromkeys(_LISTED, "no listener of a container is handed out in this version: such a spec is refused"),
     "the_run_directory_is_empty": "/run is; of /sys the names at the top are seen, and nothing in them but the container's own "
     "control groups, which its supervisor reads",
     "the_device_directory_is_small": "it also has /dev/mqueue, the container's own, which the engine mounts always",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandboxkit import EgressPolicy, EgressRule, NetworkPolicy, SandboxSpec, SpecError
+from sandboxkit import EgressPolicy, EgressRule, NetworkPolicy, SandboxSpec, SecretInjection, SpecError
 from sandboxkit.guard import canonical_url
 from sandboxkit.model import Control, Grade
 
@@ -39,6 +39,17 @@ def test_what_is_not_allowed_is_denied(network: NetworkPolicy) -> None:
         ({"permit_hosts": ["a/b"]}, "permit_hosts[0]"),
         ({"rules": [{"action": "allow", "to": "a.example", "methods": []}]}, "rules[0].methods"),
         ({"within": [{"mode": "none"}]}, "within: each of them has lists"),
+        ({"blocked_ports": [0]}, "blocked_ports[0]: must be greater than or equal to 1"),
+        ({"inject": [{"secret": "KEY", "to": "*.example"}]}, "inject[0].to: '*.example' must be one host"),
+        ({"inject": [{"secret": "s3cr=t", "to": "a.example"}]}, "inject[0].secret: a secret's name is"),
+        ({"inject": [{"secret": "my.key", "to": "a.example"}]}, "inject[0]: variable: 'my.key' is no variable"),
+        ({"inject": [{"secret": "KEY", "to": "a.example"}], "intercept": False}, "inject: a secret is put in where"),
+        (
+            {"inject": [{"secret": "A", "to": "a.example"}, {"secret": "B", "to": "a.example", "variable": "A"}]},
+            "inject: the variable A would hold two placeholders",
+        ),
+        ({"within": [{"inject": [{"secret": "A", "to": "a.example"}]}]}, "within: each of them has lists"),
+        ({"mode": "none", "intercept": True}, "intercept: mode 'none' has no lists"),
         ({"allow_host": ["a.example"]}, "allow_host: there is no such key; did you mean 'allow_hosts'?"),
     ],
 )
@@ -59,6 +70,57 @@ def test_it_survives_a_file(tmp_path: object) -> None:
     with open(path, "w", encoding="utf-8") as file:
         file.write(spec.to_toml())
     assert SandboxSpec.from_file(path) == spec
+
+
+INJECTING = NetworkPolicy(
+    allow_hosts=("https://a.example",),
+    inject=(SecretInjection(secret="KEY", to="a.example/v1"),),
+    blocked_ports=(8443,),
+)
+
+
+def test_secrets_switch_interception_on() -> None:
+    assert INJECTING.mode == "listed"
+    assert INJECTING.intercept
+    needed = SandboxSpec(network=INJECTING).requirements()
+    assert needed[Control.NET_INTERCEPT] is Grade.ENFORCED
+    assert Control.NET_INTERCEPT not in SandboxSpec(network=PYPI).requirements()
+
+
+@pytest.mark.parametrize("other", [INJECTING, PYPI, NetworkPolicy(allow_hosts=("**",), inject=INJECTING.inject)])
+def test_secrets_survive_a_file_and_meet_only_themselves(other: NetworkPolicy, tmp_path: object) -> None:
+    both = INJECTING.tighten(other)
+    assert both.inject == (INJECTING.inject if other.inject else ())
+    assert both.intercepts
+    path = f"{tmp_path}/box.toml"
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(SandboxSpec(network=both).to_toml())
+    assert SandboxSpec.from_file(path).network == both
+    assert both.tighten(both) == both
+
+
+def test_ports_are_blocked_as_a_policy_blocks_them() -> None:
+    hosts = ("**.example.org",)
+    usual = EgressPolicy.of_network(NetworkPolicy(allow_hosts=hosts))
+    assert usual.decide_tunnel("a.example.org", 6379).setting == "blocked_ports"
+    none = NetworkPolicy(allow_hosts=hosts, blocked_ports=())
+    assert EgressPolicy.of_network(none).decide_tunnel("a.example.org", 6379).allowed
+    own = NetworkPolicy(allow_hosts=hosts, blocked_ports=(8443, 80, 80))
+    assert own.blocked_ports == (80, 8443)
+    assert not EgressPolicy.of_network(own).decide_tunnel("a.example.org", 8443).allowed
+    both = EgressPolicy.of_network(none.tighten(own))
+    assert [both.decide_tunnel("a.example.org", port).allowed for port in (80, 6379, 8443)] == [False, True, False]
+
+
+def test_lists_that_were_written_for_tunnels_allow_no_more_because_another_looks_inside() -> None:
+    unseen = NetworkPolicy(allow_hosts=("https://a.example.org/v1", "https://b.example.org"))
+    both = unseen.tighten(NetworkPolicy(allow_hosts=("**.example.org",), intercept=True))
+    policy = EgressPolicy.of_network(both)
+    assert not policy.decide(canonical_url("https://a.example.org/v1")).allowed
+    assert not policy.decide_inspected("a.example.org", 443).allowed
+    assert policy.decide(canonical_url("https://b.example.org/v1")).allowed
+    seeing = EgressPolicy.of_network(unseen.model_copy(update={"intercept": True}))
+    assert seeing.decide(canonical_url("https://a.example.org/v1")).allowed
 
 
 def test_two_lists_both_must_allow() -> None:

@@ -37,6 +37,10 @@ MENTIONED = [
 ]
 
 OPENED = [
+    "ack --files-from ~/.ssh/id_rsa x",
+    "grep --exclude-from=/etc/shadow x y",
+    "grep --exclude-from /etc/shadow x y",
+    "rg --ignore-file ~/.netrc x .",
     "grep /etc/shadow /etc/shadow",
     "grep -e root /etc/shadow",
     "grep -eroot /etc/shadow",

@@ -23,6 +23,7 @@ from sandboxkit.model import (
     NetworkPolicy,
     ProcessPolicy,
     SandboxSpec,
+    SecretInjection,
     access_of,
 )
 
@@ -63,6 +64,7 @@ environments = st.builds(
     set=st.dictionaries(st.sampled_from(NAMES), st.sampled_from(["1", "2"]), max_size=3),
 )
 processes = st.builds(ProcessPolicy, allow_nested_userns=st.booleans(), allow_ptrace=st.booleans(), tty=st.booleans())
+KEY = SecretInjection(secret="K", to="a.test.dev")
 NETWORKS = [
     *(NetworkPolicy(mode=mode) for mode in ("none", "listed", "host")),
     NetworkPolicy(allow_hosts=("a.test.dev",)),
@@ -73,6 +75,11 @@ NETWORKS = [
     NetworkPolicy(ask_hosts=("a.test.dev/x", "a.test.dev:81"), permit_hosts=("a",)),
     NetworkPolicy(rules=(EgressRule(action="allow", to="**", methods=("GET",)),), permit_hosts=("a",)),
     NetworkPolicy(allow_hosts=("**",)),
+    NetworkPolicy(allow_hosts=("**",), blocked_ports=(81,)),
+    NetworkPolicy(allow_hosts=("**",), blocked_ports=()),
+    NetworkPolicy(allow_hosts=("a.test.dev/x", "https://b.a.test.dev/x"), intercept=True),
+    NetworkPolicy(allow_hosts=("**.test.dev",), inject=(KEY,)),
+    NetworkPolicy(allow_hosts=("a.test.dev",), inject=(KEY, SecretInjection(secret="K", to="a.test.dev/x"))),
 ]
 specs = st.builds(
     SandboxSpec,
@@ -117,7 +124,10 @@ def _answers(network: NetworkPolicy) -> list[int]:
     policy = EgressPolicy.of_network(network)
     verdicts = [policy.judge(["10.0.0.1"]), policy.judge(["10.1.0.1"])]
     for url in PLACES:
-        verdicts += [policy.decide(url, method=method) for method in ("GET", "PUT")]
+        is_seen = url.scheme == "http" or network.intercepts
+        unseen = policy.decide_tunnel(url.host, url.port, scheme="https")
+        verdicts += [policy.decide(url, method=method) if is_seen else unseen for method in ("GET", "PUT")]
+        verdicts.append(policy.decide_inspected(url.host, url.port) if network.intercepts else unseen)
         verdicts += [policy.decide_tunnel(url.host, url.port, scheme=scheme) for scheme in (None, "https")]
     return [STRICTNESS.index(verdict.action) for verdict in verdicts]
 
@@ -126,6 +136,8 @@ def _reaches_at_most(one: NetworkPolicy, other: NetworkPolicy) -> bool:
     modes = ["none", "listed", "host"]
     if one.mode != "listed" or other.mode != "listed":
         return modes.index(one.mode) <= modes.index(other.mode)
+    if not set(one.inject) <= set(other.inject):
+        return False
     return all(mine <= theirs for mine, theirs in zip(_answers(one), _answers(other), strict=True))
 
 
@@ -135,7 +147,8 @@ def allows_at_most(one: SandboxSpec, other: SandboxSpec) -> bool:
     """
     needed = one.requirements()
     if Control.NET_NONE in needed:
-        needed[Control.NET_ALLOWLIST] = Grade.ENFORCED  # nothing is reached, and so nothing that is not listed
+        # Nothing is reached, and so nothing that is not listed, and nothing that nobody sees.
+        needed[Control.NET_ALLOWLIST] = needed[Control.NET_INTERCEPT] = Grade.ENFORCED
     return (
         _sees_at_most(one.filesystem, other.filesystem)
         and _reaches_at_most(one.network, other.network)

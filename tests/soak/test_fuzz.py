@@ -76,6 +76,28 @@ def bash_takes(texts: list[str]) -> None:
     assert [text for text, valid in zip(texts, is_bash_all(texts), strict=True) if not valid] == []
 
 
+KEYWORDS = ("time", "time -p", "!", "coproc", "coproc N", "exec", "command", "builtin")
+BODIES = (
+    *("ls", "{ ls; }", "( ls )", "[[ a ]]", "((1))", "if ls; then ls; fi", "while ls; do ls; done", "[ a ]", ""),
+    *("f() { ls; }", "function f { ls; }", "x=1", "x=(a)", "x=(! a)", "x=1 ls", ">f", "ls >f", "{ x=(! a); }"),
+    *("for x in a; do ls; done", "case a in a) ls;; esac", "for ((;;)) { ls; }", "{ ls; } 2>&1", "{ }", "()", "{ ls }"),
+)
+
+
+def test_bash_takes_the_keywords_in_front_of_what_is_allowed(rounds: Iterator[int], rng: random.Random) -> None:
+    policy = sk.ExecPolicy.default()
+    allowed: list[str] = []
+    for _ in rounds:
+        words = (*rng.choices(KEYWORDS, k=rng.randrange(5)), rng.choice(BODIES))
+        text = rng.choice((*AROUND, "{b}", "{b}")).format(a="ls", b=" ".join(words))
+        if text and policy.evaluate(text).action is sk.PolicyAction.ALLOW:
+            allowed.append(text)
+        if len(allowed) == AT_ONCE:
+            bash_takes(allowed)
+            allowed.clear()
+    bash_takes(allowed)
+
+
 def test_larger_text_is_as_strict(rounds: Iterator[int], rng: random.Random) -> None:
     policy = sk.ExecPolicy.default()
     looser = []

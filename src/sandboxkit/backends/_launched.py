@@ -22,6 +22,7 @@ from sandboxkit.model import Control, ControlState, Enforcement, ExecResult, Gra
 from sandboxkit.process import launch, open_streams, run
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 
     from sandboxkit.backends._obstacles import Obstacle
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
     from sandboxkit.egress import Ask, OnEvent, Resolver
     from sandboxkit.model import LaunchPlan, SandboxSpec
     from sandboxkit.process import Outcome, Running, Serve, Streams
+    from sandboxkit.secrets import SecretRegistry
 
-__all__ = ["LaunchedProcess", "LaunchedSandbox", "Mechanism"]
+__all__ = ["LaunchedProcess", "LaunchedSandbox", "Mechanism", "Outward"]
 
 _SIGKILL, _SIGXCPU = 9, 24
 _CPU_REPORTED = 0.5
@@ -78,6 +80,22 @@ class Mechanism(Generic[F]):
     ungrouped: Callable[[F, str], F] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Outward:
+    """
+    What the proxies of a backend's boxes work with.
+
+    Attributes:
+        resolver: The name service; None is the machine's.
+        secrets: Has the values of what specs inject.
+        ssl_context: Verifies real hosts; None takes the authorities of the system.
+    """
+
+    resolver: Resolver | None = None
+    secrets: SecretRegistry | None = None
+    ssl_context: ssl.SSLContext | None = None
+
+
 class LaunchedSandbox(Sandbox, Generic[F]):
     """
     A box of a mechanism that starts each command anew. What commands share is what the
@@ -85,13 +103,11 @@ class LaunchedSandbox(Sandbox, Generic[F]):
     left a link, or a repository to protect.
     """
 
-    def __init__(
-        self, mechanism: Mechanism[F], spec: SandboxSpec, facts: F, *, resolver: Resolver | None = None
-    ) -> None:
+    def __init__(self, mechanism: Mechanism[F], spec: SandboxSpec, facts: F, *, outward: Outward | None = None) -> None:
         self._mechanism = mechanism
         self._spec = spec
         self._facts = facts
-        self._resolver = resolver
+        self._outward = outward or Outward()
         self._way_out: WayOut | None = None
         self._enforcement = mechanism.enforcement(spec, facts)
         self._is_fresh = True
@@ -130,9 +146,16 @@ class LaunchedSandbox(Sandbox, Generic[F]):
             CommandError: *argv* is empty or holds a NUL byte.
             SpecError: *cwd* is not visible in the box.
         """
-        passed = self._spec.environment.apply(os.environ) if environment is None else environment
-        invocation = Invocation(_checked(argv), tuple(passed.items()), cwd, tuple(sorted(pass_fds)), instead)
+        passed, authority = self._passed(environment), self._way_out.authority if self._way_out else b""
+        invocation = Invocation(_checked(argv), tuple(passed.items()), cwd, tuple(sorted(pass_fds)), instead, authority)
         return self._mechanism.plan(invocation, self._spec, self._facts)
+
+    def _passed(self, environment: Mapping[str, str] | None) -> Mapping[str, str]:
+        return self._spec.environment.apply(os.environ) if environment is None else environment
+
+    def _keep_out(self, argv: Sequence[str], environment: Mapping[str, str] | None, stdin: bytes | None = None) -> None:
+        if self._way_out:
+            self._way_out.keep_out(argv, self._passed(environment), stdin)
 
     @asynccontextmanager
     async def _copied(self, is_wanted: bool) -> AsyncIterator[tuple[tuple[str, str], ...]]:
@@ -176,7 +199,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
             if all(place.change() is None for place in self._mechanism.watched(self._facts)):
                 return self  # else the caller has made one since the box was opened
         facts = self._mechanism.look(self._facts, self._spec)
-        return LaunchedSandbox(self._mechanism, self._spec, facts, resolver=self._resolver)
+        return LaunchedSandbox(self._mechanism, self._spec, facts, outward=self._outward)
 
     async def run(
         self,
@@ -197,6 +220,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         box = self._look()
         box._explains = explain
         serve = box._open_way_out(argv, ask, on_egress)
+        box._keep_out(argv, environment, stdin)
         box.note()
         try:
             async with box._copied(discard) as instead:
@@ -240,6 +264,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         box = self._look()
         box._explains = explain
         serve = box._open_way_out(argv, ask, on_egress)
+        box._keep_out(argv, environment)
         plan = box.plan(argv, cwd=cwd, environment=environment, pass_fds=pass_fds)
         carriers = plan.confinement.pass_fds if plan.confinement else ()
         box.note()
@@ -294,9 +319,19 @@ class LaunchedSandbox(Sandbox, Generic[F]):
             return None
         from sandboxkit.backends._way_out import WayOut  # few boxes have one
 
-        self._way_out = WayOut(
-            self._spec.network, identity=argv[0] if argv else "", ask=ask, on_egress=on_egress, resolver=self._resolver
-        )
+        try:
+            self._way_out = WayOut(
+                self._spec.network,
+                identity=argv[0] if argv else "",
+                ask=ask,
+                on_egress=on_egress,
+                resolver=self._outward.resolver,
+                secrets=self._outward.secrets,
+                ssl_context=self._outward.ssl_context,
+                lasting=self._spec.limits.wall,
+            )
+        except FileNotFoundError as exc:
+            raise SetupError(self._mechanism.name, str(exc)) from None
         return self._way_out.serve
 
     def _refused(self, outcome: Outcome) -> tuple[Violation, ...]:

@@ -9,14 +9,35 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["PROXY_PORT", "proxy_environment"]
+    from sandboxkit.model import NetworkPolicy
+
+__all__ = ["AUTHORITY_FILE", "PROXY_PORT", "proxied_environment"]
 
 PROXY_PORT = 61080
 """
 The port in the box. Its network is its own, so nothing else is there; above the range from
 which the kernel gives ports to who names none (ip_local_port_range: 32768 to 60999).
 """
+AUTHORITY_FILE = "/dev/sandboxkit-ca.pem"
+"""
+Where the box finds the certificate of a proxy that looks into its TLS: no spec names
+anything in /dev, which is always the box's own, and read-only.
+"""
 _DIRECT = "localhost,127.0.0.1,::1"
+
+
+def proxied_environment(network: NetworkPolicy, given: Mapping[str, str]) -> dict[str, str]:
+    """
+    What a command finds instead of *given* for the way out that *network* lists: the proxy,
+    and, where that looks into TLS, whom to trust and the placeholders of secrets. A variable
+    of *given* that bears the name of one of these does not enter.
+    """
+    told = proxy_environment(PROXY_PORT, given)
+    if network.intercepts:
+        from sandboxkit.guard import trusting  # few boxes need it
+
+        told |= trusting(AUTHORITY_FILE)
+    return {**given, **told, **dict(row.stands_in() for row in network.inject)}
 
 
 def proxy_environment(port: int, given: Mapping[str, str]) -> dict[str, str]:

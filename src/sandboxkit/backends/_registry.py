@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from sandboxkit.egress import Ask, OnEvent
     from sandboxkit.model import ExecResult
+    from sandboxkit.secrets import SecretRegistry
 
 __all__ = ["PLUGIN_PRIORITY", "BackendStatus", "SandboxRegistry", "Selection"]
 
@@ -282,7 +283,7 @@ class SandboxRegistry:
         self._lock = threading.Lock()
 
     @classmethod
-    def default(cls, plugins: Iterable[str] = ()) -> SandboxRegistry:
+    def default(cls, plugins: Iterable[str] = (), *, secrets: SecretRegistry | None = None) -> SandboxRegistry:
         """
         The built-in backends of this platform, and those of the named plug-ins.
 
@@ -290,6 +291,8 @@ class SandboxRegistry:
             plugins: Names in the entry-point group `sandboxkit.backends`. Loading one
                 runs its code, so none is loaded unless it is named here. Whatever
                 priority it asks for, it comes after every built-in backend.
+            secrets: The values of what specs inject (`network.inject`), for the built-in
+                backends that can; each goes only to the hosts it was registered for.
 
         Raises:
             PluginError: A plug-in is missing or broken.
@@ -297,7 +300,7 @@ class SandboxRegistry:
         if isinstance(plugins, str):
             raise PluginError(plugins, "give a list of names, not a string")
         registry = cls()
-        registry._entries = _builtin()
+        registry._entries = _builtin() if secrets is None else _injecting(_builtin(), secrets)
         for name in plugins:
             registry.load_plugin(name)
         return registry
@@ -606,6 +609,20 @@ def _builtin() -> tuple[_Entry, ...]:
         docker,
         _Entry(_podman, "podman", _PODMAN_PRIORITY),
     )
+
+
+def _injecting(entries: tuple[_Entry, ...], secrets: SecretRegistry) -> tuple[_Entry, ...]:
+    """
+    *entries*, with one of its own for what *secrets* are handed to.
+    """
+
+    def bubblewrap() -> SandboxBackend:
+        from sandboxkit.backends.bubblewrap import BubblewrapBackend
+
+        return BubblewrapBackend(secrets=secrets)
+
+    own = _Entry(bubblewrap, "bubblewrap", _BUBBLEWRAP_PRIORITY)
+    return tuple(own if entry.name == own.name else entry for entry in entries)
 
 
 def _seatbelt() -> SandboxBackend:

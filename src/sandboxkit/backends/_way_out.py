@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, final
 import anyio
 from anyio.abc import Listener, SocketListener, SocketStream
 
-from sandboxkit.egress import EgressProxy
+from sandboxkit.egress import EgressProxy, Injection, Interception
+from sandboxkit.errors import CommandError, SpecError
 from sandboxkit.guard import EgressPolicy
 from sandboxkit.model import Violation, is_literal
+from sandboxkit.secrets import SecretRegistry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import ssl
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from anyio.abc import TaskGroup
@@ -33,6 +36,12 @@ _CONNECTIONS = 128
 Connections of one box at one time, of which each takes two descriptors of this process: a
 box must not use up what the application has, often 1024. More wait in the box.
 """
+_LONGEST_S = 30 * 86400.0
+_MARGIN_S = 3600.0
+"""
+How long the authority of a proxy that looks into TLS lasts: as long as its command may run,
+or where nothing bounds that, a month; and an hour more.
+"""
 _KEPT = 100
 """Different refusals of one run that its result names."""
 
@@ -48,9 +57,16 @@ class WayOut:
         ask: Answers where a rule asks; None is a no.
         on_egress: Gets each event as well.
         resolver: The name service; None is the machine's.
+        secrets: Has the values of what *network* injects.
+        ssl_context: Verifies the real hosts where the proxy looks into TLS; None takes the
+            authorities of the system.
+        lasting: Seconds the command may run; None is no bound.
 
     Raises:
         MissingExtraError: The extra `egress` is not installed.
+        SpecError: A secret of *network* is unknown here.
+        PolicyError: A secret is not for the host it is to go to.
+        FileNotFoundError: The system has no certificate authorities, and none were given.
     """
 
     def __init__(
@@ -61,7 +77,11 @@ class WayOut:
         ask: Ask | None = None,
         on_egress: OnEvent | None = None,
         resolver: Resolver | None = None,
+        secrets: SecretRegistry | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        lasting: float | None = None,
     ) -> None:
+        self._secrets = _known(network, secrets)
         self._network = network
         self._policy = EgressPolicy.of_network(network)
         self._on_egress = on_egress
@@ -75,7 +95,52 @@ class WayOut:
             max_questions=_QUESTIONS,
             on_event=self._note,
             resolver=resolver,
+            intercept=network.intercepts
+            and Interception(
+                secrets=self._secrets,
+                injections=tuple(map(Injection.of, network.inject)),
+                ssl_context=ssl_context,
+                valid_s=(_LONGEST_S if lasting is None else lasting) + _MARGIN_S,
+            ),
         )
+
+    @property
+    def authority(self) -> bytes:
+        """
+        The certificate by which the box knows a proxy that looks into its TLS; empty where
+        it does not.
+        """
+        return b"".join(self._proxy.trust("/").files.values()) if self._network.intercepts else b""
+
+    def keep_out(self, argv: Iterable[str], environment: Mapping[str, str], stdin: bytes | None) -> None:
+        """
+        Refuses a command that would be handed the value of a secret beside its placeholder,
+        in any spelling that masking knows.
+
+        Raises:
+            SpecError: A variable holds one.
+            CommandError: A word or the input holds one.
+        """
+        rows = self._network.inject
+        if not rows:
+            return
+        replaced = {row.stands_in()[0] for row in rows}
+        known = self._secrets.masker(only={row.secret for row in rows})
+
+        def holds(text: str | bytes) -> bool:
+            data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+            return known.whole(data) != data
+
+        open_variables = [name for name, text in environment.items() if name not in replaced and holds(text)]
+        if open_variables:
+            raise SpecError(
+                *(
+                    f"environment: {name} holds the value of a secret that is injected; leave it out"
+                    for name in open_variables
+                )
+            )
+        if any(map(holds, argv)) or (stdin is not None and holds(stdin)):
+            raise CommandError("it holds the value of a secret that is injected; let it use the variable instead")
 
     async def serve(self, fd: int) -> None:
         """
@@ -119,6 +184,26 @@ class WayOut:
             return None
         host = f"[{event.host}]" if ":" in event.host else event.host
         return f'network.allow_hosts = ["{host}:{event.port}"]'
+
+
+def _known(network: NetworkPolicy, secrets: SecretRegistry | None) -> SecretRegistry:
+    """
+    *secrets*, if it has all that *network* injects.
+
+    Raises:
+        SpecError: It has not.
+    """
+    registry = secrets if secrets is not None else SecretRegistry()
+    missing = sorted({row.secret for row in network.inject} - set(registry.names()))
+    if missing:
+        raise SpecError(
+            *(
+                f"network.inject: no value of the secret {name} is known here; give one to the backend "
+                "(SandboxRegistry.default(secrets=...)), on the command line as a variable of that name"
+                for name in missing
+            )
+        )
+    return registry
 
 
 @final

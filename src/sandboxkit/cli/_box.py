@@ -8,6 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from sandboxkit.cli._injected import injections
 from sandboxkit.errors import SpecError
 from sandboxkit.model import FilesystemPolicy, NetworkPolicy, SandboxSpec, is_inside, real_path
 
@@ -34,24 +35,32 @@ def spec_of(options: argparse.Namespace) -> SandboxSpec:
         named = spec.filesystem.model_dump(exclude_unset=True)
         named |= {"read": (*spec.filesystem.read, *read), "write": (*spec.filesystem.write, *write)}
         spec = spec.model_copy(update={"filesystem": FilesystemPolicy(**named)})
-    if options.network or options.allow_host:
-        spec = spec.model_copy(update={"network": _network(spec.network, options.network, options.allow_host)})
+    if options.network or options.allow_host or options.intercept or options.inject:
+        spec = spec.model_copy(update={"network": _network(spec.network, options)})
     if options.timeout and "wall" not in spec.limits.model_fields_set:
         spec = spec.model_copy(update={"limits": spec.limits.model_copy(update={"wall": options.timeout})})
     return spec
 
 
-def _network(given: NetworkPolicy, mode: str | None, hosts: Sequence[str]) -> NetworkPolicy:
+def _network(given: NetworkPolicy, options: argparse.Namespace) -> NetworkPolicy:
     """
-    *given* with *hosts* allowed beside its own, or of another *mode*.
+    *given* with more hosts and secrets beside its own, or of another mode.
     """
-    if hosts and mode in ("none", "host"):
-        raise SpecError(f"--allow-host: --network {mode} has no list of hosts; leave one of them out")
+    mode, rows = options.network, injections(options.inject)
+    hosts = (*options.allow_host, *(f"https://{row.to.removeprefix('https://')}" for row in rows))
+    lists = {"--allow-host": options.allow_host, "--intercept": options.intercept, "--inject": rows}
+    if mode in ("none", "host") and any(lists.values()):
+        first = next(option for option, value in lists.items() if value)
+        raise SpecError(f"{first}: --network {mode} has no list of hosts; leave one of them out")
     if given.mode != "listed" or mode in ("none", "host"):
         given = NetworkPolicy()
     named = given.model_dump(exclude_unset=True) | {"mode": mode or "listed"}
     if hosts:
         named["allow_hosts"] = (*given.allow_hosts, *hosts)
+    if options.intercept or rows:
+        named["intercept"] = True
+    if rows:
+        named["inject"] = (*given.inject, *rows)
     return NetworkPolicy(**named)
 
 

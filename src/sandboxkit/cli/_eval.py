@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sandboxkit.cli._exit import Exit
-from sandboxkit.cli._output import say
+from sandboxkit.cli._output import note, say
 from sandboxkit.cli._verbs import Usage
 from sandboxkit.evaluation import SafeEvaluator
+from sandboxkit.model import Grade
 
 if TYPE_CHECKING:
     import argparse
 
     from sandboxkit.cli._report import Report
+    from sandboxkit.model import Enforcement
 
 __all__ = ["eval", "render"]
 
@@ -48,9 +50,31 @@ def render(options: argparse.Namespace, report: Report) -> int:
 
 
 def _evaluator(options: argparse.Namespace) -> SafeEvaluator:
-    return SafeEvaluator(
-        language=options.language, timeout=options.timeout, memory_bytes=int(options.memory * (1 << 20)) or 1
+    """
+    An evaluator as *options* have it. One in this process says what does not hold.
+
+    Raises:
+        Usage: The language and the isolation do not go together.
+    """
+    is_here = options.isolation == "in-process"
+    if is_here and options.language == "javascript":
+        raise Usage(
+            "JavaScript has no gate in front of it, so it is never evaluated in this process",
+            "usage: ... --language javascript --isolation worker|reuse|box",
+        )
+    evaluator = SafeEvaluator(
+        language=options.language,
+        isolation=options.isolation,
+        timeout=options.timeout,
+        memory_bytes=int(options.memory * (1 << 20)) or 1,
     )
+    if is_here:
+        note(f"evaluated in this process, for authors you trust; not enforced: {_gaps(evaluator.enforcement())}")
+    return evaluator
+
+
+def _gaps(enforcement: Enforcement) -> str:
+    return ", ".join(str(control) for control, state in enforcement if state.grade is not Grade.ENFORCED)
 
 
 def _context(path: str | None) -> dict[str, Any]:

@@ -17,7 +17,8 @@ __all__ = ["add_eval_arguments"]
 _EVAL = """\
 Evaluates EXPR, an expression in a subset of Python or in JavaScript, in a process that can
 reach no file, network or other process, and prints its value as JSON. Needs the extra
-`eval`, or `js`.
+`eval`, or `js`. Where no such process comes up, --isolation box evaluates in a box of the
+best backend.
 
 Ends with 1 where EXPR raises, 119 where it cannot be read, 120 where it does what it may
 not, 122 where no such process comes up, and 124 at its limit of time or memory.
@@ -51,6 +52,13 @@ def _add_common(verb: Parser) -> None:
         choices=("python", "javascript"),
         default="python",
         help="what the expressions are written in; javascript needs the extra js (default: python)",
+    )
+    verb.add_argument(
+        "--isolation",
+        choices=("worker", "reuse", "box", "in-process"),
+        default="worker",
+        help="where it runs: a process the kernel confines (worker; reuse keeps it for the next), a box of the best "
+        "backend, or, for authors you trust, this process, with Python only and no bound of memory (default: worker)",
     )
     verb.add_argument("--timeout", metavar="S", type=_positive, default=1.0, help="seconds (default: 1)")
     verb.add_argument("--memory", metavar="MIB", type=_positive, default=128.0, help="MiB of memory (default: 128)")

@@ -12,6 +12,7 @@ from sandboxkit import sync
 from sandboxkit.approval import TerminalApprover
 from sandboxkit.cli._box import spec_of
 from sandboxkit.cli._exit import Exit
+from sandboxkit.cli._injected import backends_for, secrets_of
 from sandboxkit.cli._output import note, write
 from sandboxkit.cli._policy_files import policy_of
 from sandboxkit.cli._run import command_of, described, input_of
@@ -36,14 +37,16 @@ def learn(options: argparse.Namespace, report: Report) -> int:
     Finds the smallest spec the command passes under, and prints or writes it.
     """
     _check_target(options)
+    base = spec_of(options)
     lesson = sync.learn_spec(
         command_of(options),
         approver=_Within([_real(path) for path in options.within]),
-        base=spec_of(options),
+        base=base,
         stdin=input_of(),
         timeout=options.timeout,
         max_runs=options.max_runs,
         policy=policy_of(options.policy) if options.policy else None,
+        registry=backends_for(secrets_of(base)),
         on_run=_progress,
     )
     text = lesson.spec.to_toml()

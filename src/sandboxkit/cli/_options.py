@@ -94,6 +94,18 @@ def _box() -> Parser:
         help="a host the command may reach, through a proxy it is told about (repeatable); *.HOST is one label more",
     )
     box.add_argument(
+        "--intercept",
+        action="store_true",
+        help="look into TLS, so that rules about paths hold for https; the command trusts the proxy alone",
+    )
+    box.add_argument(
+        "--inject",
+        metavar="NAME=HOST[:PORT][/PATH]",
+        action="append",
+        default=[],
+        help="let the command use the secret in the variable NAME there by https, and never see it (repeatable)",
+    )
+    box.add_argument(
         "--write",
         metavar="PATH",
         action="append",

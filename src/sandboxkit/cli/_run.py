@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sandboxkit import sync
 from sandboxkit.cli._box import spec_of
 from sandboxkit.cli._exit import Exit, reserved
+from sandboxkit.cli._injected import backends_for, secrets_of
 from sandboxkit.cli._output import note, write
 from sandboxkit.cli._verbs import Usage
 from sandboxkit.errors import AuditError, SpecError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from sandboxkit.audit import JsonlAudit
     from sandboxkit.cli._report import Report
     from sandboxkit.model import ExecResult, Violation
+    from sandboxkit.secrets import SecretRegistry
 
 __all__ = ["command_of", "described", "input_of", "run"]
 
@@ -53,7 +55,8 @@ def run(options: argparse.Namespace, report: Report) -> int:
         )
     spec = spec_of(options)
     try:
-        router = _router(options) if options.ask or options.policy or options.audit else None
+        secrets = secrets_of(spec)
+        router = _router(options, secrets) if options.ask or options.policy or options.audit or secrets else None
         routed = sync.route(
             command_of(options),
             spec=spec,
@@ -85,23 +88,25 @@ def _unrecorded(problem: AuditError, report: Report) -> int:
     return report.failed(Exit.INTERNAL, problem, str(problem))
 
 
-def _router(options: argparse.Namespace) -> AutoSandboxRouter:
+def _router(options: argparse.Namespace, secrets: SecretRegistry | None) -> AutoSandboxRouter:
     from sandboxkit.approval import GrantStore, RememberingApprover, TerminalApprover
     from sandboxkit.cli._policy_files import policy_of
 
     store = GrantStore(options.grants)
     approver = RememberingApprover(TerminalApprover(), store=store, session=False) if options.ask else None
     policy = policy_of(options.policy) if options.policy else None
-    return AutoSandboxRouter(policy=policy, approver=approver, audit=_log(options))
+    return AutoSandboxRouter(
+        policy=policy, approver=approver, audit=_log(options, secrets), registry=backends_for(secrets)
+    )
 
 
-def _log(options: argparse.Namespace) -> JsonlAudit | None:
+def _log(options: argparse.Namespace, secrets: SecretRegistry | None) -> JsonlAudit | None:
     if options.audit is None:
         return None
     from sandboxkit.audit import AuditKey, JsonlAudit
 
     key = AuditKey.from_file(options.audit_key) if options.audit_key is not None else None
-    return JsonlAudit(options.audit, key=key)
+    return JsonlAudit(options.audit, key=key, secrets=secrets)
 
 
 def command_of(options: argparse.Namespace) -> str | list[str]:

@@ -13,24 +13,19 @@ from typing import TYPE_CHECKING, final
 from pydantic import ValidationError
 
 from sandboxkit.errors import EgressLimitError, PolicyError, SecretScopeError
-from sandboxkit.guard import EgressRule
-from sandboxkit.model import problems
+from sandboxkit.model import SecretInjection, problems
 from sandboxkit.secrets import MARKER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sandboxkit.guard import Url
+    from sandboxkit.guard import EgressRule, Url
     from sandboxkit.secrets import SecretRegistry
 
 __all__ = ["Injection", "Injector", "Veil"]
 
 _Headers = list[tuple[bytes, bytes]]
 _SENDABLE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
-_FIELD = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
-_ABOUT_THE_MESSAGE = frozenset(
-    b"host connection content-length transfer-encoding upgrade range te trailer expect accept-encoding".split()
-)
 _NOT_SENT = frozenset(b"accept-encoding accept-charset range if-range te a-im want-digest want-content-digest".split())
 """
 Request fields that let a client choose how the answer is written: compressed, in another
@@ -69,24 +64,27 @@ class Injection:
     rule: EgressRule = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        source, wrong = f"the injection of {self.secret}", list[str]()
         try:
-            rule = EgressRule(action="allow", to=f"https://{self.to.removeprefix('https://')}", methods=self.methods)
+            row = SecretInjection(
+                secret=self.secret,
+                to=self.to,
+                methods=self.methods,
+                headers=self.headers,
+                placeholder=self.placeholder,
+                variable="_",  # no box is told of it: a secret's name need not be one of a variable
+            )
         except ValidationError as exc:
-            raise PolicyError(*map(str, problems(exc, EgressRule)), source=source) from None
-        if rule.pattern.labels != 0:
-            wrong.append(f"to: {self.to!r} must be one host; a wildcard would give the secret away")
-        fields = tuple(name.lower() for name in self.headers)
-        for name in fields:
-            if not _FIELD.fullmatch(name) or name.encode() in _ABOUT_THE_MESSAGE:
-                wrong.append(f"headers: {name!r} is no field for a secret")
-        placeholder = self.placeholder or f"<{self.secret}>"
-        if len(placeholder) < 3 or (self.placeholder and len(placeholder) < 6) or not _SENDABLE.fullmatch(placeholder):
-            wrong.append("placeholder: it needs at least 6 visible ASCII characters")
-        if wrong:
-            raise PolicyError(*wrong, source=source)
-        for name, value in (("rule", rule), ("headers", fields), ("placeholder", placeholder)):
+            problem = PolicyError(*map(str, problems(exc, SecretInjection)), source=f"the injection of {self.secret}")
+            raise problem from None
+        for name, value in (("rule", row.rule), ("headers", row.headers), ("placeholder", row.stands_in()[1])):
             object.__setattr__(self, name, value)
+
+    @classmethod
+    def of(cls, row: SecretInjection) -> Injection:
+        """
+        The injection a spec asks for.
+        """
+        return cls(row.secret, row.to, row.methods, row.headers, row.placeholder)
 
     def covers(self, url: Url, method: str) -> bool:
         """

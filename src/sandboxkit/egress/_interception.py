@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sandboxkit.egress._roots import verifying
+from sandboxkit.guard import trusting
 from sandboxkit.model import HostPattern
 
 if TYPE_CHECKING:
@@ -19,15 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Interception", "Trust"]
 
-TRUSTING = (
-    "SSL_CERT_FILE",  # OpenSSL, Python, Ruby, Go
-    "REQUESTS_CA_BUNDLE",
-    "NODE_EXTRA_CA_CERTS",
-    "CURL_CA_BUNDLE",
-    "GIT_SSL_CAINFO",
-    "PIP_CERT",
-)
-"""Variables by which programs are told whom to trust. Source: the documentation of each."""
 _FILE = "sandboxkit-ca.pem"
 _DAY_S = 86400.0
 
@@ -84,4 +76,4 @@ class Trust:
         With the file in *directory* of the box, an absolute path.
         """
         path = f"{directory.rstrip('/')}/{_FILE}"
-        return cls({path: certificate}, dict.fromkeys(TRUSTING, path))
+        return cls({path: certificate}, trusting(path))

@@ -8,9 +8,9 @@ machines that cannot have them, as macOS, and for who wants the box's walls inst
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import functools
-import importlib.util
 import json
 import threading
 import time
@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandboxkit.backends import default_registry
-from sandboxkit.errors import MissingExtraError, ProgramNotFoundError, SetupError, ShutDownError
-from sandboxkit.evaluation._workers import FRAME_FACTOR, FRAME_SPARE, MAX_IDLE
+from sandboxkit.errors import ProgramNotFoundError, SetupError, ShutDownError
+from sandboxkit.evaluation._codec import CodecError, loads
+from sandboxkit.evaluation._dialogue import clean
+from sandboxkit.evaluation._workers import FRAME_FACTOR, FRAME_SPARE, MAX_IDLE, needed
 from sandboxkit.model import Control, ControlState, Enforcement, Grade, Limits, ProcessPolicy, SandboxSpec
 from sandboxkit.process import Conversation, interpreter, shared_loop, socket_pair
 
@@ -41,13 +43,15 @@ START_SECONDS = 30.0
 SPEC = SandboxSpec.isolated(limits=Limits(wall=None), process=ProcessPolicy(allow_ptrace=False))
 """Nothing of the host but the system, no network; each evaluation has a deadline of its own."""
 _ENVIRONMENT = {"TZ": "UTC0"}
-_MODULES = ("_boxed", "_codec", "_evaluate", "_language", "_tables", "_template", "_worker")
+_MODULES = ("_boxed", "_codec", "_tables", "_template", "_worker")
+_OF = {"python": ("_evaluate", "_language"), "javascript": ("_javascript",)}
+_PACKAGES = ("sandboxkit", "sandboxkit.evaluation", "RestrictedPython")
 _BOOT = """
 import importlib.util, json, os, sys
 def read(count):
-    data = b""
+    data = bytearray()
     while len(data) < count:
-        more = os.read(0, min(count - len(data), 65536))
+        more = os.read(0, min(count - len(data), 1 << 20))
         if not more:
             os._exit(1)
         data += more
@@ -59,7 +63,10 @@ class Brought:
     def create_module(self, spec):
         return None
     def exec_module(self, module):
+        module.__file__ = module.__name__
         exec(compile(sources[module.__name__], "<" + module.__name__ + ">", "exec"), module.__dict__)
+    def get_data(self, path):
+        return sources[path].encode()
 order = json.loads(read(int.from_bytes(read(4), "little")))
 sources, packages = order["sources"], order["packages"]
 sys.meta_path.insert(0, Brought())
@@ -69,25 +76,25 @@ main(order)
 
 
 @functools.cache
-def _sources() -> dict[str, str]:
+def _brought(language: str) -> dict[str, dict[str, str]]:
     """
-    The texts of what runs in the box, by name of the module.
+    What of ours runs in the box for *language*: `sources`, the texts of modules by name,
+    and `extensions`, extension modules in base 64.
 
     Raises:
-        MissingExtraError: RestrictedPython is not installed.
+        MissingExtraError: What evaluates it is not installed.
     """
-    found = importlib.util.find_spec("RestrictedPython")
-    if found is None or found.origin is None:
-        raise MissingExtraError("eval", "evaluation")
-    here, gate = Path(__file__).parent, Path(found.origin).parent
-    files = {f"sandboxkit.evaluation.{name}": here / f"{name}.py" for name in _MODULES}
-    files |= {f"RestrictedPython.{path.stem}": path for path in gate.glob("*.py") if path.stem != "__init__"}
-    files["RestrictedPython"] = gate / "__init__.py"
-    return {
-        "sandboxkit": "",
-        "sandboxkit.evaluation": "",
-        **{name: path.read_text(encoding="utf-8") for name, path in files.items()},
-    }
+    origin, here = needed(language), Path(__file__).parent
+    files = {f"sandboxkit.evaluation.{name}": here / f"{name}.py" for name in (*_MODULES, *_OF[language])}
+    extensions = {}
+    if language == "javascript":
+        files["_prelude.js"] = here / "_prelude.js"
+        extensions["_quickjs"] = base64.b64encode(origin.read_bytes()).decode()
+    else:
+        files |= {f"RestrictedPython.{path.stem}": path for path in origin.parent.glob("*.py") if path != origin}
+        files["RestrictedPython"] = origin
+    texts = {name: path.read_text(encoding="utf-8") for name, path in files.items()}
+    return {"sources": {**dict.fromkeys(_PACKAGES[:2], ""), **texts}, "extensions": extensions}
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +169,7 @@ class BoxPool:
     it forks for every evaluation. What `WorkerPool` does, for a box.
 
     Args:
+        language: What they evaluate.
         memory_bytes: What an evaluation may take.
         max_result_bytes: How large its result may be.
         timeout: After how many seconds it is killed.
@@ -169,11 +177,17 @@ class BoxPool:
     """
 
     def __init__(
-        self, memory_bytes: int, max_result_bytes: int, timeout: float, registry: SandboxRegistry | None
+        self,
+        language: str,
+        memory_bytes: int,
+        max_result_bytes: int,
+        timeout: float,
+        registry: SandboxRegistry | None,
     ) -> None:
         order = {
-            "sources": _sources(),
-            "packages": ["sandboxkit", "sandboxkit.evaluation", "RestrictedPython"],
+            **_brought(language),
+            "language": language,
+            "packages": _PACKAGES,
             "memory_bytes": memory_bytes,
             "seconds": timeout,
         }
@@ -286,10 +300,17 @@ class BoxPool:
         deadline = time.monotonic() + START_SECONDS
         try:
             worker.send(self._order, deadline)
-            worker.receive(deadline)
-        except (EOFError, TimeoutError) as exc:
+            said = loads(worker.receive(deadline))
+        except (CodecError, EOFError, TimeoutError) as exc:
             worker.end()
             raise SetupError(
                 NAME, f"Python in the box of {name} does not answer ({type(exc).__name__}); it needs 3.11 or later"
             ) from exc
+        if "error" in said:
+            worker.end()
+            raise SetupError(
+                NAME,
+                f"the language does not load in the box of {name} ({clean(said['error'])}); use a backend whose box "
+                "has this machine's kind of system, as an image with another C library has not",
+            )
         return worker

@@ -57,7 +57,7 @@ class SafeEvaluator:
             filters too.
         language: `python`, the subset; or `javascript`, in an engine (quickjs-ng) without any
             access of its own and a new context for every evaluation. It has no gate in
-            front of it, so it is evaluated in workers only.
+            front of it, so it is never evaluated in this process.
         isolation: `worker`, a new fork of a confined process for every evaluation;
             `reuse`, a confined worker that goes on, faster, where one evaluation could
             leave something for the next; `box`, a fork for every evaluation inside a box of
@@ -98,8 +98,8 @@ class SafeEvaluator:
             raise ValueError(f"{isolation!r} is no isolation; use {', '.join(_ISOLATIONS)}")
         if language not in _LANGUAGES:
             raise ValueError(f"{language!r} is no language; use {', '.join(_LANGUAGES)}")
-        if language == "javascript" and isolation not in ("worker", "reuse"):
-            raise ValueError('JavaScript is evaluated in workers only; use isolation="worker" or "reuse"')
+        if language == "javascript" and isolation == "in-process":
+            raise ValueError('JavaScript has no gate in front of it; use isolation="worker", "reuse" or "box"')
         if registry is not None and isolation != "box":
             raise ValueError(f'no backend carries {isolation!r}; use isolation="box" with a registry')
         self._language = language
@@ -114,7 +114,7 @@ class SafeEvaluator:
         elif isolation == "box":
             from sandboxkit.evaluation._boxes import BoxPool
 
-            self._pool = BoxPool(memory_bytes, max_result_bytes, timeout, registry)
+            self._pool = BoxPool(language, memory_bytes, max_result_bytes, timeout, registry)
         else:
             self._pool = _workers.WorkerPool(
                 language,

@@ -33,8 +33,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Programs", "reply"]
 
-PRELUDE = "\n" * MAX_SOURCE + Path(__file__).with_name("_prelude.js").read_text(encoding="utf-8")
-"""The engine knows one name of a file only, so that it is by its lines that an error is a snippet's."""
+_loader = __spec__.loader
+PRELUDE = "\n" * MAX_SOURCE + _loader.get_data(str(Path(__file__).with_name("_prelude.js"))).decode()  # type: ignore[union-attr]  # what loads ours has it
+"""
+The engine knows one name of a file only, so that it is by its lines that an error is a
+snippet's. By its loader: in a box there is no file of ours.
+"""
 SAFE_INTEGER = 1 << 53
 """From here on a Number does not hold every integer, and a BigInt does."""
 REFUSAL = "the result, or what a function was given"

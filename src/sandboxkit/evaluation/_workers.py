@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from sandboxkit.evaluation._dialogue import Call, Dialogue
     from sandboxkit.process import Conversation
 
-__all__ = ["NAME", "Pool", "WorkerPool", "talk", "talk_async", "zygote"]
+__all__ = ["NAME", "Pool", "WorkerPool", "needed", "talk", "talk_async", "zygote"]
 
 NAME = "evaluation worker"
 REMEDY = (
-    'use isolation="box", which evaluates in a box of a backend, a kernel that has it, or '
+    'use isolation="box" (--isolation box), which evaluates in a box of a backend, a kernel that has it, or '
     'isolation="in-process" for authors you trust'
 )
 UNUSED_ID = 1_900_000_000
@@ -93,13 +93,23 @@ _NEEDS = {"python": ("RestrictedPython", "eval", "evaluation"), "javascript": ("
 """By language what it needs: the module, the extra that has it, and what it is for."""
 
 
-def _libraries(language: str) -> str:
+def needed(language: str) -> Path:
+    """
+    The file of what evaluates *language*: an extension module, or a package's `__init__`.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
     module, extra, feature = _NEEDS[language]
     found = importlib.util.find_spec(module)
     if found is None or found.origin is None:
         raise MissingExtraError(extra, feature)
-    place = Path(found.origin).resolve().parent
-    return str(place.parent if found.submodule_search_locations else place)
+    return Path(found.origin).resolve()
+
+
+def _libraries(language: str) -> str:
+    origin = needed(language)
+    return str(origin.parent.parent if origin.stem == "__init__" else origin.parent)
 
 
 class Pool(Protocol):

@@ -7,6 +7,7 @@ from sandboxkit.guard._endpoint import EndpointGuard
 from sandboxkit.guard._networks import DENIED_IPV4, DENIED_IPV6, GLOBAL_IPV6, METADATA
 from sandboxkit.guard._policy import EgressPolicy, checked_addresses
 from sandboxkit.guard._reserved import BLOCKED_PORTS, RESERVED_SUFFIXES
+from sandboxkit.guard._trusting import trusting
 from sandboxkit.guard._url import MAX_URL_LENGTH, Url, canonical_url, redirect_url
 from sandboxkit.guard._verdict import Code, Verdict
 from sandboxkit.model import EgressAction, EgressRule, HostPattern, canonical_host
@@ -35,4 +36,5 @@ __all__ = [
     "checked_addresses",
     "classify",
     "redirect_url",
+    "trusting",
 ]

@@ -18,6 +18,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
+    PrivateAttr,
     ValidationError,
     model_validator,
 )
@@ -34,6 +35,7 @@ from sandboxkit.model import (
     EgressRule,
     HostPattern,
     HostText,
+    Port,
     canonical_host,
     is_literal,
     problems,
@@ -77,7 +79,6 @@ _Network = Annotated[Network, BeforeValidator(_network), _TEXT]
 _Address = Annotated[Address, AfterValidator(_plain_address), _TEXT]
 _Name = Annotated[str, AfterValidator(_name)]
 _PathPart = Annotated[str, Field(min_length=2, max_length=200)]
-_Port = Annotated[int, Field(ge=1, le=65535)]
 _DEFAULT_NAMES = tuple(row.suffix for row in RESERVED_SUFFIXES)
 _DEFAULT_PORTS = tuple(sorted(BLOCKED_PORTS))
 
@@ -126,7 +127,7 @@ class EgressPolicy(Described):
     First labels that are refused on any name, such as `admin` or `vault`. Empty: public
     names are judged by where they lead, not by how they are spelled.
     """
-    blocked_ports: tuple[_Port, ...] = _DEFAULT_PORTS
+    blocked_ports: tuple[Port, ...] = _DEFAULT_PORTS
     """Ports that are refused on every host."""
     within: tuple[EgressPolicy, ...] = ()
     """Further policies, each of which must allow a destination as well."""
@@ -140,6 +141,12 @@ class EgressPolicy(Described):
     """
     Texts that no path may hold, such as `/etc/` or `/proc/`, once escapes are undone. Off:
     see `deny_path_traversal`. A tunnel hides paths, so these say nothing about it.
+    """
+
+    _sees_tunnels_only: bool = PrivateAttr(default=False)
+    """
+    Whether https is decided about as a tunnel into which nobody looks, although others look:
+    lists that were written for that must not allow more because somebody else's do.
     """
 
     if not TYPE_CHECKING:  # type checkers take the signature from the fields
@@ -250,9 +257,16 @@ class EgressPolicy(Described):
         Raises:
             PolicyError: The lists are more than a policy holds.
         """
-        lists = {name: getattr(network, name) for name in network.model_fields_set - {"mode", "within"}}
+        return cls._of_lists(network, tuple(cls._of_lists(layer, (), network) for layer in network.within), network)
+
+    @classmethod
+    def _of_lists(cls, lists: NetworkPolicy, within: tuple[EgressPolicy, ...], whole: NetworkPolicy) -> EgressPolicy:
+        named = lists.model_fields_set - {"mode", "within", "intercept", "inject"}
+        given = {name: value for name in named if (value := getattr(lists, name)) is not None}
         # Without the lists nothing is allowed: a spec never lets through what it does not name.
-        return cls(default="deny", within=tuple(map(cls.of_network, network.within)), **lists)
+        made = cls(default="deny", within=within, **given)
+        made._sees_tunnels_only = whole.intercepts and not lists.intercept
+        return made
 
     def decide(self, url: Url, *, method: str = "GET") -> Verdict:
         """
@@ -262,6 +276,8 @@ class EgressPolicy(Described):
         return self._with_within(self._decide(url, method), lambda policy: policy.decide(url, method=method))
 
     def _decide(self, url: Url, method: str) -> Verdict:
+        if self._sees_tunnels_only and url.scheme == "https":
+            return self._decide_tunnel(url.host, url.port, "https")
         reserved = self._reserved(url.host, url.scheme, url.port) or self._suspicious(url)
         if reserved is not None:
             return reserved
@@ -298,6 +314,12 @@ class EgressPolicy(Described):
         What is said of a connection whose requests will each be decided about: whether
         there may be one by https that is not denied. It allows none of them.
         """
+        own = self._decide_inspected(host, port)
+        return self._with_within(own, lambda policy: policy.decide_inspected(host, port))
+
+    def _decide_inspected(self, host: str, port: int) -> Verdict:
+        if self._sees_tunnels_only:
+            return self._decide_tunnel(host, port, "https")
         reserved = self._reserved(host, "https", port)
         if reserved is not None:
             return reserved

@@ -30,9 +30,10 @@ from sandboxkit.model._context import TRUSTED_PATH, EvaluationContext
 from sandboxkit.model._control import BASELINE, Control, ControlState, Enforcement, Grade
 from sandboxkit.model._decision import Advice, Level, PartDecision, PolicyAction, PolicyEvaluation, RuleMatch
 from sandboxkit.model._described import Described
-from sandboxkit.model._egress_rule import EgressAction, EgressRule, HostText, NetworkText
+from sandboxkit.model._egress_rule import EgressAction, EgressRule, HostText, NetworkText, Port
 from sandboxkit.model._event import SCHEMA_VERSION, AuditEvent, AuditSink
 from sandboxkit.model._host import HostPattern, canonical_host, ipv6_text, is_literal
+from sandboxkit.model._injection import SecretInjection
 from sandboxkit.model._key_lines import KeyLines
 from sandboxkit.model._open_flags import open_flags
 from sandboxkit.model._paths import Access, access_of, is_inside, strictest
@@ -127,6 +128,7 @@ __all__ = [
     "PlanFile",
     "PolicyAction",
     "PolicyEvaluation",
+    "Port",
     "ProcessPolicy",
     "ProtectionSet",
     "Redirect",
@@ -136,6 +138,7 @@ __all__ = [
     "RuleMatch",
     "RunMode",
     "SandboxSpec",
+    "SecretInjection",
     "Setting",
     "SimpleCommand",
     "Staging",

@@ -25,6 +25,7 @@ class Control(StrEnum):
     FS_OVERLAY = "fs.overlay"
     NET_NONE = "net.none"
     NET_ALLOWLIST = "net.allowlist"
+    NET_INTERCEPT = "net.intercept"
     PROCESS_ISOLATION = "process.isolation"
     PROCESS_KILL_TREE = "process.kill_tree"
     PROCESS_NESTED_USERNS = "process.nested_userns"

@@ -15,7 +15,7 @@ from sandboxkit.model._described import Described
 from sandboxkit.model._host import HostPattern
 from sandboxkit.model._url_path import canonical_path
 
-__all__ = ["EgressAction", "EgressRule", "HostText", "NetworkText", "To"]
+__all__ = ["Destination", "EgressAction", "EgressRule", "HostText", "Method", "NetworkText", "Port", "To"]
 
 EgressAction = Literal["allow", "ask", "deny"]
 
@@ -93,12 +93,18 @@ HostText = Annotated[str, AfterValidator(_host_pattern)]
 """A `HostPattern`, as text."""
 NetworkText = Annotated[str, AfterValidator(_network)]
 """A network with its prefix length, as text."""
+Port = Annotated[int, Field(ge=1, le=65535)]
+"""A port of TCP or UDP."""
 
 
 def _method(text: str) -> str:
     if not _METHOD.fullmatch(text):
         raise ValueError(f"{text!r} is no method; write GET, HEAD, POST … in capitals")
     return text
+
+
+Method = Annotated[str, AfterValidator(_method)]
+"""An HTTP method, in capitals."""
 
 
 class EgressRule(Described):
@@ -115,7 +121,7 @@ class EgressRule(Described):
     `[http://|https://]host[:port][/path]`. `*.example.com` is one label more,
     `**.example.com` any number; neither is `example.com` itself. `**` is every host.
     """
-    methods: tuple[Annotated[str, AfterValidator(_method)], ...] | None = None
+    methods: tuple[Method, ...] | None = None
     """The HTTP methods meant, or none given: all of them."""
     id: Annotated[str, Field(max_length=100)] | None = None
     """Stands in verdicts and records; the text of `to` where there is none."""

@@ -40,6 +40,8 @@ class Invocation:
         cwd: Its working directory on the host, absolute; None lets the spec choose.
         pass_fds: Numbers of the descriptors it gets besides 0, 1 and 2.
         instead: (path the spec lets it write, what is shown there in its place).
+        authority: The certificate, in PEM, of the proxy that looks into its TLS; it is made
+            when that starts, and empty in a plan that is only shown.
     """
 
     argv: tuple[str, ...]
@@ -47,6 +49,7 @@ class Invocation:
     cwd: str | None = None
     pass_fds: tuple[int, ...] = ()
     instead: tuple[tuple[str, str], ...] = ()
+    authority: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

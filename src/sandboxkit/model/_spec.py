@@ -24,7 +24,8 @@ from pydantic import (
 from sandboxkit.errors import SpecError
 from sandboxkit.model._control import BASELINE, Control, Grade
 from sandboxkit.model._described import Described
-from sandboxkit.model._egress_rule import EgressRule, HostText, NetworkText, To
+from sandboxkit.model._egress_rule import EgressRule, HostText, NetworkText, Port, To
+from sandboxkit.model._injection import SecretInjection
 from sandboxkit.model._paths import Access, access_of, strictest
 from sandboxkit.model._real_path import real_path
 from sandboxkit.model._spec_problems import problems
@@ -252,8 +253,19 @@ def _with(tree: Mapping[str, Access], access: Access) -> tuple[str, ...]:
     return tuple(sorted(path for path, found in tree.items() if found is access))
 
 
-def _in_order(rules: tuple[EgressRule, ...]) -> tuple[EgressRule, ...]:
-    return tuple(sorted(dict.fromkeys(rules), key=EgressRule.model_dump_json))
+_Row = TypeVar("_Row", EgressRule, SecretInjection)
+
+
+def _in_order(rows: tuple[_Row, ...]) -> tuple[_Row, ...]:
+    return tuple(sorted(dict.fromkeys(rows), key=lambda row: row.model_dump_json()))
+
+
+def _one_placeholder_each(rows: tuple[SecretInjection, ...]) -> tuple[SecretInjection, ...]:
+    named: dict[str, str] = {}
+    for variable, placeholder in (row.stands_in() for row in rows):
+        if named.setdefault(variable, placeholder) != placeholder:
+            raise ValueError(f"the variable {variable} would hold two placeholders; give one of them another variable")
+    return rows
 
 
 _Destinations = Annotated[tuple[To, ...], AfterValidator(_unique)]
@@ -269,8 +281,8 @@ class NetworkPolicy(_Model):
     allow. The lists are those of `EgressPolicy`, with the same meaning. It holds for
     programs that use a proxy when they are told to; others reach nothing.
 
-    What an allowed host does with what it is sent is beyond it, and so are hosts that
-    hide behind an allowed one on the same server.
+    What an allowed host does with what it is sent is beyond it, and so, without
+    `intercept`, are hosts that hide behind an allowed one on the same server.
     """
 
     mode: _Mode = "none"
@@ -295,6 +307,22 @@ class NetworkPolicy(_Model):
     """
     Networks that are not refused for not being public. By itself this allows no host.
     """
+    blocked_ports: Annotated[tuple[Port, ...], AfterValidator(_unique)] | None = None
+    """Ports that are refused on every host; where it is left out, those of `EgressPolicy`."""
+    intercept: bool = False
+    """
+    Whether the proxy looks into TLS, so that rules about methods and paths hold for https,
+    too: it stands in for each host by an authority of its own, which only this box trusts,
+    and verifies the real one. Inside is HTTP/1.1; programs that pin certificates refuse it.
+    """
+    inject: Annotated[
+        tuple[SecretInjection, ...], AfterValidator(_in_order), AfterValidator(_one_placeholder_each)
+    ] = ()
+    """
+    Secrets the command uses and never sees: it holds a placeholder, and the proxy puts the
+    value in for the requests that are meant, and masks it in what comes back. Such a list
+    switches `intercept` on. By itself it allows no host.
+    """
     within: tuple[NetworkPolicy, ...] = ()
     """
     Further lists, each of which must allow a destination as well: what `tighten` makes of
@@ -312,37 +340,56 @@ class NetworkPolicy(_Model):
         if (mode := data.get("mode", "listed")) in ("none", "host"):
             named = ", ".join(sorted(_LISTS & data.keys()))
             raise ValueError(f"{named}: mode {mode!r} has no lists; leave the mode out, or the lists")
-        return {**data, "mode": "listed"} if "mode" not in data else data
+        meant = {"mode": "listed"} | ({"intercept": True} if data.get("inject") and not data.get("within") else {})
+        return {**meant, **data}
 
     @field_validator("within")
     @classmethod
     def _flat(cls, value: tuple[NetworkPolicy, ...]) -> tuple[NetworkPolicy, ...]:
-        if any(layer.mode != "listed" or layer.within for layer in value):
-            raise ValueError("each of them has lists, and no mode but 'listed' and no 'within' of its own")
+        if any(layer.mode != "listed" or layer.within or layer.inject for layer in value):
+            raise ValueError("each of them has lists, and no mode but 'listed' and no 'within' or 'inject' of its own")
         return value
+
+    @model_validator(mode="after")
+    def _seen(self) -> NetworkPolicy:
+        if self.inject and not self.intercepts:
+            raise ValueError("inject: a secret is put in where the proxy looks into TLS; leave out intercept=false")
+        return self
+
+    @property
+    def intercepts(self) -> bool:
+        """
+        Whether the proxy looks into TLS for any of the lists.
+        """
+        return self.intercept or any(layer.intercept for layer in self.within)
 
     def tighten(self, other: NetworkPolicy) -> NetworkPolicy:
         """
-        Only what both allow.
+        Only what both allow. A secret goes where both say so in the same words.
         """
         mode = _MODES[min(_MODES.index(self.mode), _MODES.index(other.mode))]
         if mode != "listed":
             return _merged(self, other, mode=mode)
         layers = {layer.model_dump_json(exclude_defaults=True): layer for layer in (*self._layers(), *other._layers())}
         first, *rest = (layers[text] for text in sorted(layers))
-        return first.model_copy(update={"within": tuple(rest)}) if rest else first
+        shared = tuple(row for row in self.inject if row in other.inject)
+        more = {name: rows for name, rows in (("within", tuple(rest)), ("inject", shared)) if rows}
+        return first.model_copy(update=more) if more else first
 
     def _layers(self) -> tuple[NetworkPolicy, ...]:
         """
-        The lists, each by itself; none where there are none.
+        The lists, each by itself and without secrets; none where there are none.
         """
         if self.mode != "listed":
             return ()
-        own = {name: value for name, value in self if value and name not in ("mode", "within")}
+        fields = {name: field for name, field in NetworkPolicy.model_fields.items() if name not in _WHOLE}
+        own = {name: getattr(self, name) for name, field in fields.items() if getattr(self, name) != field.default}
         return (NetworkPolicy(mode="listed", **own), *self.within)
 
 
 _LISTS = frozenset(NetworkPolicy.model_fields) - {"mode"}
+_WHOLE = frozenset({"mode", "within", "inject"})
+"""What is said of the whole, not of one of its lists."""
 
 
 _Positive = Annotated[float, Field(gt=0, le=365 * 86400, allow_inf_nan=False)]
@@ -607,6 +654,8 @@ class SandboxSpec(_Model):
             needed[Control.NET_NONE] = Grade.ENFORCED
         if self.network.mode == "listed":
             needed[Control.NET_ALLOWLIST] = Grade.ENFORCED
+        if self.network.intercepts:
+            needed[Control.NET_INTERCEPT] = Grade.ENFORCED
         if self.process.allow_nested_userns:
             del needed[Control.PROCESS_NESTED_USERNS]
         for name in self.limits.model_fields_set & _LIMIT_CONTROLS.keys():

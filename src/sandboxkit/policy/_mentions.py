@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["MentionRow", "Mentions"]
 
-_GIVEN_PATTERN = ArgumentSet.of(["-e", "-f", "--regexp", "--file", "--expression", "--files"])
+_NAMES_OTHERS = ArgumentSet.of(
+    "-e -f --regexp --file --expression --files --files-from --exclude-from --ignore-file --path-to-ignore".split()
+)
+"""
+With these the first word that is no option may be another than the pattern: a file, or their value.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +77,7 @@ class Mentions:
 
 
 def _without_pattern(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    if _GIVEN_PATTERN.touches(arguments):
+    if _NAMES_OTHERS.touches(arguments):
         return arguments
     first = next((place for place, argument in enumerate(arguments) if not is_option(argument)), len(arguments))
     return arguments[:first] + arguments[first + 1 :]

@@ -16,7 +16,7 @@ import anyio.lowlevel
 from sandboxkit.errors import BrokerError, LaunchError, ProgramNotExecutableError, ProgramNotFoundError, SetupError
 from sandboxkit.model import Termination, Usage
 from sandboxkit.process._client import Control, submit
-from sandboxkit.process._door import Serving, serving
+from sandboxkit.process._door import Door, Serving, serving
 from sandboxkit.process._streams import CHUNK, PipeReader, PipeWriter, pipe_from_us, pipe_to_us
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sandboxkit.process._door import Serve
     from sandboxkit.process._kept import LineControl
 
-__all__ = ["Outcome", "Running", "launch", "run"]
+__all__ = ["Outcome", "Running", "launch", "run", "without_interpreter"]
 
 _KILL_FACTOR = 16
 _KILL_FLOOR = 1 << 20
@@ -249,6 +249,16 @@ def _said(stderr: bytes, status: int | None) -> str:
     return text or f"it ended with status {status} and said nothing"
 
 
+def without_interpreter(program: str, interpreter: str, where: str) -> ProgramNotExecutableError:
+    """
+    The error of a script whose *interpreter* cannot be executed.
+    """
+    return ProgramNotExecutableError(
+        program,
+        f"its first line names the interpreter {interpreter!r}, which is not there {where}, not marked executable, or not readable by the spec; name another, or let the spec read it",
+    )
+
+
 def _launch_error(plan: LaunchPlan, record: Mapping[str, Any], stderr: bytes) -> LaunchError:
     stage, number = record["error"], record.get("errno", 0)
     why = os.strerror(number)
@@ -259,11 +269,7 @@ def _launch_error(plan: LaunchPlan, record: Mapping[str, Any], stderr: bytes) ->
             argv[0], f"{where}; name one that a directory of its PATH holds and the spec lets it read"
         )
     if stage == "exec" and (named := record.get("interpreter")):
-        interpreter = os.fsdecode(bytes.fromhex(named))
-        return ProgramNotExecutableError(
-            argv[0],
-            f"its first line names the interpreter {interpreter!r}, which is not there {where}, not marked executable, or not readable by the spec; name another, or let the spec read it",
-        )
+        return without_interpreter(argv[0], os.fsdecode(bytes.fromhex(named)), where)
     if stage == "exec" and number == _EACCES:
         return ProgramNotExecutableError(
             argv[0], f"{why}; it is not marked executable, or the spec does not let the box read it"
@@ -320,14 +326,16 @@ async def launch(
         with contextlib.ExitStack() as ends:
             source = _nothing(ends) if stdin is None else stdin
             fds = [(source, 0), (stdout, 1), (stderr, 2), *((fd, number) for number, fd in (pass_fds or {}).items())]
-            service = _service(plan, serve, kept, lambda: running.kill())
-            if service is not None and plan.listener_fd is not None:
-                fds.append((service.door, plan.listener_fd))
+            door = Door() if plan.listener_fd is not None else None
+            if door is not None and plan.listener_fd is not None:
+                kept.callback(door.close)
+                fds.append((door.fileno(), plan.listener_fd))
+            service = _service(plan, serve, door, lambda: running.kill())
             control = await submit(plan, fds, timeout, refused.fd)
         running = Running(plan, control, started, refused)
         try:
-            if service is not None:
-                service.close_far_end()
+            if door is not None and service is not None:
+                door.close_far_end()
                 await kept.enter_async_context(serving(service))
                 running.service = service
             yield running
@@ -342,18 +350,16 @@ async def launch(
 
 
 def _service(
-    plan: LaunchPlan, serve: Serve | None, kept: contextlib.AsyncExitStack, on_failure: Callable[[], object]
+    plan: LaunchPlan, serve: Serve | None, door: Door | None, on_failure: Callable[[], object]
 ) -> Serving | None:
     """
-    What waits for the listener of *plan*; None where it has none.
+    What waits for the listener of *plan* at its *door*; None where it has none.
     """
-    if plan.listener_fd is None:
+    if door is None:
         return None
     if serve is None:
         raise SetupError(plan.backend, "its plan hands out a listener, and nobody serves it; give launch() a serve")
-    service = Serving(serve, on_failure=on_failure)
-    kept.callback(service.close)
-    return service
+    return Serving(serve, door.listener, on_failure=on_failure)
 
 
 class _Collector:

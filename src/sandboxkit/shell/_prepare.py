@@ -34,8 +34,13 @@ _NAME = rf"(?!(?:{'|'.join(sorted(filter(str.isalpha, RESERVED)))})\b)[A-Za-z_]\
 _NO_COMMAND = r"(?:-p|do|done|elif|else|esac|fi|in|then)(?=[\s;&|()<>]|$)"
 _KEYWORD = re.compile(
     rf"(?:time(?:[ \t]+-p)?|!)[ \t]+(?=&>|[^\s)}};&|])(?!{_NO_COMMAND}|[A-Za-z_]\w*\+?=\()|coproc(?:[ \t]+{_NAME})?[ \t]+"
-    r"(?=[({]|\[\[[ \t]|(?:if|for|while|until|case|select|function|time|!|coproc)[ \t(])"
+    r"(?=[({]|\[\[[ \t]|(?:if|for|while|until|case|select)[ \t(])"
+    r"(?!(?:[({]|if|while|until)(?:[ \t\n]|\\\n)*+[A-Za-z_]\w*+(?:\[[^\]]*\])?\+?=\()"
 )
+"""
+Where a coprocess begins with a list that a variable gets, bash 5.2 takes the words of that list
+for keywords, and refuses some; the grammar refuses them all.
+"""
 _OPENERS = {"$((": "arithmetic", "$(": "command", "${": "braces", "<(": "command", ">(": "command"}
 
 

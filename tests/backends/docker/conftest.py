@@ -184,11 +184,18 @@ def shell_image(make_image: Callable[..., str]) -> str:
     """
     An image with a shell and no Python.
     """
+    return make_image(f"sandboxkit-test-sh-{os.getpid()}", shell_archive(), "ENV PATH=/bin")
+
+
+def shell_archive() -> bytes:
+    """
+    The content of such an image.
+    """
     if not os.path.exists(BUSYBOX):
         pytest.skip(f"not applicable: there is no {BUSYBOX} (Debian's busybox-static)")
     names = subprocess.run([BUSYBOX, "--list"], capture_output=True, text=True, check=True).stdout.split()
     links = {f"/bin/{name}": "busybox" for name in names if name != "busybox"}
-    return make_image(f"sandboxkit-test-sh-{os.getpid()}", _archive({"/bin/busybox": BUSYBOX}, links), "ENV PATH=/bin")
+    return _archive({"/bin/busybox": BUSYBOX}, links)
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,13 @@ from tests.engine import VARIABLES
 
 from sandboxkit.backends import Detection, SandboxRegistry
 from sandboxkit.backends.docker import DockerBackend
-from sandboxkit.errors import BackendError, CommandFailedError, EnforcementError, ProgramNotFoundError
+from sandboxkit.errors import (
+    BackendError,
+    CommandFailedError,
+    EnforcementError,
+    ProgramNotExecutableError,
+    ProgramNotFoundError,
+)
 from sandboxkit.model import Control, FilesystemPolicy, Grade, Limits, SandboxSpec, Termination
 from sandboxkit.testing.conformance._acts import importable
 
@@ -126,6 +132,36 @@ async def test_nothing_of_the_engine_is_seen(backend: DockerBackend, kind: Engin
     assert os.path.exists(socket)
     async with backend.open(spec) as box:
         assert not (await box.run(["test", "-r", socket])).ok
+
+
+async def test_a_named_path_may_lie_in_what_is_shown_anyway(backend: DockerBackend, ws: Path) -> None:
+    (ws / "inner").mkdir()
+    reads = (ws, ws / "inner", "/usr/bin")
+    filesystem = FilesystemPolicy(base="system", read=tuple(map(str, reads)))
+    result = await backend.execute(
+        ["ls", "-d", str(ws / "inner"), "/usr/bin"], spec=SandboxSpec(filesystem=filesystem, allow_degraded=DEGRADED)
+    )
+    assert result.check().text().split() == sorted([str(ws / "inner"), "/usr/bin"])
+
+
+async def test_the_interpreter_that_is_missing_is_named(backend: DockerBackend, spec: SandboxSpec, ws: Path) -> None:
+    (ws / "plain").write_text("#!/bin/sh\n")
+    for name, named in (("script", "between"), ("between", "missing"), ("other", "plain")):
+        (ws / name).write_text(f"#!{ws / named} -x\necho ran\n")
+        (ws / name).chmod(0o755)
+    (ws / "odd").write_bytes(b'#!/a", "errno": 0}\xff\x1b[0m\n')
+    (ws / "odd").chmod(0o755)
+    async with backend.open(spec) as box:
+        path = {"PATH": f"{ws}/nothing:{ws}"}
+        for name, guilty in (("script", ws / "missing"), ("other", ws / "plain"), ("odd", '/a",')):
+            for argv in ([str(ws / name)], [name]):
+                with pytest.raises(ProgramNotExecutableError, match="first line names the interpreter") as caught:
+                    await box.run(argv, environment=path)
+                assert repr(str(guilty)) in str(caught.value)
+        with pytest.raises(ProgramNotExecutableError, match="it is not marked executable"):
+            await box.run([str(ws / "plain")])
+        with pytest.raises(ProgramNotFoundError):
+            await box.run([str(ws / "missing")])
 
 
 async def test_other_names(backend: DockerBackend, spec: SandboxSpec) -> None:

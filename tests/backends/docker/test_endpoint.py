@@ -149,12 +149,13 @@ def test_a_context_needs_no_sdk(configuration: Path) -> None:
 
 
 def test_the_line_of_ssh() -> None:
-    argv = ssh_argv("ssh://me@far:2222/run/engine.sock", "/tmp/s", 7)
+    argv = ssh_argv("docker", "ssh://me@far:2222/run/engine.sock", "/tmp/s", 7)
     assert argv[0].endswith("/ssh")
     assert argv[-8:] == ("-l", "me", "-p", "2222", "-L", "/tmp/s:/run/engine.sock", "--", "far")
     assert "BatchMode=yes" in argv
     assert "ConnectTimeout=7" in argv
-    assert ssh_argv("ssh://far", "/tmp/s", 7)[-3:] == ("/tmp/s:/var/run/docker.sock", "--", "far")
+    assert ssh_argv("docker", "ssh://far", "/tmp/s", 7)[-3:] == ("/tmp/s:/var/run/docker.sock", "--", "far")
+    assert ssh_argv("podman", "ssh://far", "/tmp/s", 7)[-3:] == ("/tmp/s:/run/podman/podman.sock", "--", "far")
 
 
 @pytest.mark.parametrize(
@@ -171,7 +172,7 @@ def test_the_line_of_ssh() -> None:
 )
 def test_an_address_by_ssh_that_is_none(host: str) -> None:
     with pytest.raises(BackendUnavailableError, match="no address by ssh") as caught:
-        ssh_argv(host, "/tmp/s", 7)
+        ssh_argv("docker", host, "/tmp/s", 7)
     assert "word" not in caught.value.reason
 
 
@@ -185,10 +186,23 @@ def test_what_ssh_says_is_told_apart() -> None:
         "channel 1: open failed: administratively prohibited: open failed": "sshd forwards none",
     }
     for words, reason in said.items():
-        found = meaning(words)
+        found = meaning("docker", words)
         assert found is not None
         assert reason in found[0]
-    assert meaning("Warning: something else") is None
+    assert meaning("docker", "Warning: something else") is None
+
+
+@pytest.mark.anyio
+async def test_what_is_said_of_a_way_to_podman_names_podman() -> None:
+    with pytest.raises(BackendUnavailableError, match="no address by ssh") as caught:
+        ssh_argv("podman", "ssh://", "/tmp/s", 7)
+    assert caught.value.backend == "podman"
+    found = meaning("podman", "ssh: Could not resolve hostname far: Name or service not known")
+    assert found is not None
+    assert "CONTAINER_HOST" in found[1]
+    image = DockerBackend("x", engine="podman", workspace="copy", host="ssh://127.0.0.1:1", timeout=5)
+    detection = await image.detect()
+    assert (detection.available, detection.reason) == (False, "ssh://127.0.0.1:1: no sshd answers there")
 
 
 @pytest.mark.anyio

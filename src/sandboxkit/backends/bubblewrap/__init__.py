@@ -18,7 +18,7 @@ from sandboxkit.backends._cgroups import cgroups
 from sandboxkit.backends._contract import Detection, Facts, SandboxBackend
 from sandboxkit.backends._journal import finish_others
 from sandboxkit.backends._kernel import landlock_abi
-from sandboxkit.backends._launched import LaunchedSandbox, Mechanism
+from sandboxkit.backends._launched import LaunchedSandbox, Mechanism, Outward
 from sandboxkit.backends._obstacles import Obstacle
 from sandboxkit.backends._remembered import identity_of, recall, remember
 from sandboxkit.backends.bubblewrap._detect import refusal, unusable, user_databases
@@ -31,11 +31,13 @@ from sandboxkit.model import Control, SandboxSpec
 from sandboxkit.process import ensure_broker, interpreter
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator, Collection
 
     from sandboxkit.backends.bubblewrap._program import Origin, Program
     from sandboxkit.egress import Resolver
     from sandboxkit.model import Enforcement, Invocation, LaunchPlan
+    from sandboxkit.secrets import SecretRegistry
 
 __all__ = ["BubblewrapBackend", "BubblewrapFacts"]
 
@@ -66,11 +68,22 @@ class BubblewrapBackend(SandboxBackend):
             the `bwrap` extra: Ubuntu's AppArmor profile covers only that path.
         resolver: The name service for boxes whose spec lists hosts; the machine's own by
             default.
+        secrets: The values of what specs inject; each goes only to the hosts it was
+            registered for.
+        ssl_context: Verifies the real hosts where a spec looks into TLS; by default with the
+            certificate authorities of the system.
     """
 
-    def __init__(self, *, origins: Collection[Origin] = ("system", "wheel"), resolver: Resolver | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        origins: Collection[Origin] = ("system", "wheel"),
+        resolver: Resolver | None = None,
+        secrets: SecretRegistry | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
         self._origins = tuple(origins)
-        self._resolver = resolver
+        self._outward = Outward(resolver, secrets, ssl_context)
         self._found: Detection | None = None
 
     @property
@@ -124,7 +137,7 @@ class BubblewrapBackend(SandboxBackend):
         """
         if not detection.available:
             raise BackendUnavailableError(_NAME, detection.reason, detection.remedy)
-        box = LaunchedSandbox(_MECHANISM, spec, _own(detection.facts), resolver=self._resolver)
+        box = LaunchedSandbox(_MECHANISM, spec, _own(detection.facts), outward=self._outward)
         try:
             yield box
         finally:
@@ -207,7 +220,7 @@ def _facts() -> BubblewrapFacts:
         interpreter=python,
         passwd=user_databases(),
         cgroups=cgroups(),
-        has_proxy=find_spec("h11") is not None,
+        has_proxy=None not in (find_spec("h11"), find_spec("cryptography")),
     )
 
 

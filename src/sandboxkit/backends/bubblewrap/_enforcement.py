@@ -29,6 +29,7 @@ def enforcement(spec: SandboxSpec, facts: BubblewrapFacts) -> Enforcement:
             Control.FS_OVERLAY: _absent("no overlay layer in this version"),
             Control.NET_NONE: _network(spec, facts),
             Control.NET_ALLOWLIST: _allowlist(spec, facts),
+            Control.NET_INTERCEPT: _intercept(facts),
             Control.PROCESS_ISOLATION: _isolation(facts),
             Control.PROCESS_KILL_TREE: _enforced("the box's first process takes its namespace along"),
             Control.PROCESS_NESTED_USERNS: _nested(spec, facts),
@@ -92,6 +93,12 @@ def _allowlist(spec: SandboxSpec, facts: BubblewrapFacts) -> ControlState:
     return _enforced(
         "network namespace without a route; one listener in it is served by this process, which dials what it has checked"
     )
+
+
+def _intercept(facts: BubblewrapFacts) -> ControlState:
+    if not facts.has_proxy:
+        return _absent("the proxy is the extra egress, which is not installed; pip install 'sandboxkit[egress]'")
+    return _enforced("the proxy stands in for hosts by an authority made for one command, which only its box trusts")
 
 
 def _isolation(facts: BubblewrapFacts) -> ControlState:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
+from sandboxkit.backends._proxied import AUTHORITY_FILE
 from sandboxkit.backends._tree import Node, Tree, depth
 from sandboxkit.model import Mount, is_inside
 
@@ -24,12 +25,19 @@ _PASS_THROUGH = 0o111
 _PRIVATE_MODE = 0o700
 _SHARED_MODE = 0o1777
 _FILE_MODE = 0o644
+_READABLE = 0o444
 _FEWEST_INODES = 1024
 _BYTES_PER_INODE = 4096
 
 
 def mounts(
-    tree: Tree, spec: SandboxSpec, survey: Survey, *, data: Mapping[str, int], instead: Mapping[str, str]
+    tree: Tree,
+    spec: SandboxSpec,
+    survey: Survey,
+    *,
+    data: Mapping[str, int],
+    instead: Mapping[str, str],
+    authority: int | None = None,
 ) -> tuple[Mount, ...]:
     """
     The steps that build the box, in the order they must be done.
@@ -39,7 +47,8 @@ def mounts(
        one below it: that makes the order in which a spec was written meaningless;
     3. files with other content than the host's;
     4. `/proc`, without the lists of the user's keys (a device is bound there, which
-       cannot be opened in the box), and a small `/dev`, with a sized `/dev/shm`;
+       cannot be opened in the box), and a small `/dev`, with a sized `/dev/shm` and the
+       certificate of a proxy that looks into TLS;
     5. read-only remounts, last because mount points are still made in them: `/proc`
        (a root caller's child could write `/proc/sys`), `/dev` and `/` (both are memory
        without a bound), and the hidden directories (their owner could open them).
@@ -51,6 +60,7 @@ def mounts(
         data: For each hidden file and each file with other content, the descriptor
             that holds it.
         instead: For each writable path that is not shown itself, what is shown there.
+        authority: The descriptor that holds that certificate, or None.
 
     Source: bwrap(1), "Filesystem related options".
     """
@@ -65,6 +75,7 @@ def mounts(
         *(Mount("ro-bind", path, "/dev/null") for path in survey.key_lists),
         Mount("dev", "/dev"),
         _memory("/dev/shm", _SHARED_MODE, spec, survey),
+        *([] if authority is None else [Mount("file", AUTHORITY_FILE, fd=authority, perms=_READABLE)]),
     ]
     hidden = [
         path for path, node in tree.nodes.items() if node is Node.HIDDEN and survey.kinds.get(path) == "directory"
@@ -126,7 +137,7 @@ def _content(path: str, fd: int, tree: Tree) -> Mount:
     """
     if tree.at(path) is Node.PRIVATE:
         return Mount("file", path, fd=fd, perms=_FILE_MODE)
-    return Mount("data", path, fd=fd, perms=0o444)
+    return Mount("data", path, fd=fd, perms=_READABLE)
 
 
 def _owner(path: str, survey: Survey) -> tuple[int, int] | None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sandboxkit.backends._cgroups import control_groups
-from sandboxkit.backends._proxied import PROXY_PORT, proxy_environment
+from sandboxkit.backends._proxied import PROXY_PORT, proxied_environment
 from sandboxkit.backends._tree import Node, Tree, box_tree, working_directory
 from sandboxkit.backends.bubblewrap._mounts import mounts
 from sandboxkit.confine import child_code, landlock_rules, rlimits, seccomp_filter
@@ -53,7 +53,10 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFact
     carriers = range(max((FIRST_FREE_FD - 1, *invocation.pass_fds)) + 1, _MANY)
     numbers = iter(carriers[len(invocation.pass_fds) :])
     contents, data = _data_files(tree, survey, facts, numbers)
-    steps = mounts(tree, spec, survey, data=data, instead=dict(invocation.instead))
+    authority = next(numbers) if spec.network.intercepts else None
+    if authority is not None:
+        contents = (*contents, PlanFile(authority, invocation.authority, "certificate of the proxy"))
+    steps = mounts(tree, spec, survey, data=data, instead=dict(invocation.instead), authority=authority)
     if not survey.identity.is_root and _BY_DESCRIPTOR in program.options:
         steps = _held(steps, tree, numbers)
     staging = _staging(steps, survey, program) if survey.identity.is_root and not survey.identity.keeps_root else None
@@ -200,7 +203,7 @@ def _confinement(
     }
     is_listed = spec.network.mode == "listed"
     if is_listed:
-        environment |= proxy_environment(PROXY_PORT, environment)
+        environment = proxied_environment(spec.network, environment)
     return Confinement(
         argv=invocation.argv,
         environment=tuple(environment.items()),

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sandboxkit.backends.docker._endpoint import Endpoint
     from sandboxkit.backends.docker._engine import Engine
     from sandboxkit.backends.docker._plain import PlainSandbox
+    from sandboxkit.egress import Resolver
     from sandboxkit.model import Enforcement, ExecResult, Invocation, LaunchPlan, SandboxSpec
 
 __all__ = ["ActiveContainer", "DockerBackend", "DockerFacts"]
@@ -96,6 +97,7 @@ class DockerBackend(SandboxBackend):
             is all there are. `limits.cpu` of a spec is another matter: seconds in all.
         engine: `docker` or `podman`, which is also the backend's name. Podman is spoken to by
             its Docker interface; where the other one answers, the backend is unavailable.
+        resolver: The name service for boxes whose spec lists hosts; the machine's own by default.
 
     Raises:
         ValueError: A value is none of those named.
@@ -112,6 +114,7 @@ class DockerBackend(SandboxBackend):
         timeout: float = 20.0,
         cpus: float | None = None,
         engine: EngineName = "docker",
+        resolver: Resolver | None = None,
     ) -> None:
         if engine not in WORDS:
             raise ValueError(f"engine {engine!r}: use 'docker' or 'podman'")
@@ -126,6 +129,7 @@ class DockerBackend(SandboxBackend):
         if image is not None and not image.strip():
             raise ValueError("image: it is empty; name one, or leave it out for the host's system")
         self._settings = Settings(image, pull, workspace, runtime, host, timeout, cpus, engine)
+        self._resolver = resolver
         self._seen: Seen | None = None
         self._known: tuple[float, DockerFacts] | None = None
         self._own_images: dict[tuple[Endpoint, tuple[tuple[str, str], ...]], str] = {}
@@ -230,7 +234,8 @@ class DockerBackend(SandboxBackend):
                 make_covers(scratch, spec, facts)
                 box: DockerSandbox | PlainSandbox
                 if facts.supervisor == "python":
-                    box = DockerSandbox(engine, spec, facts, await self._image(engine, facts), scratch)
+                    image = await self._image(engine, facts)
+                    box = DockerSandbox(engine, spec, facts, image, scratch, resolver=self._resolver)
                 else:
                     box = PlainSandbox(engine, spec, facts, scratch)
                 try:

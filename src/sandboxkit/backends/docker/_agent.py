@@ -28,8 +28,8 @@ import time
 from typing import Any, NoReturn
 
 HEAD = struct.Struct("!BII")
-HELLO, RUN, IN, ACK, SIGNAL, KILL = range(6)
-READY, STARTED, OUT, ERR, TAKEN, END, FAILED = range(16, 23)
+HELLO, RUN, IN, ACK, SIGNAL, KILL, LISTEN = range(7)
+READY, STARTED, OUT, ERR, TAKEN, END, FAILED, LISTENING = range(16, 24)
 
 CHUNK = 1 << 16
 WINDOW = 1 << 20
@@ -46,6 +46,11 @@ DETACHED_SECONDS = 0.2
 How long the output of what detached itself is waited for, where other commands run.
 """
 CPU_POLL_SECONDS = 0.05
+CONNECTIONS_WAITING = 128
+"""
+Connections to one listener that nobody has taken yet.
+"""
+SCRIPT_BYTES, DEEPEST_SCRIPT = 256, 5
 PR_SET_DUMPABLE, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 4, 22, 2
 
 
@@ -164,6 +169,21 @@ def place(path: str, mounted: set[str]) -> list[int] | None:
     return [found.st_dev, found.st_ino] if path in mounted else None
 
 
+def first_free(listener: Any, ports: list[int]) -> int:
+    """
+    The first of loopback *ports* that *listener* could be bound to.
+    """
+    for port in ports:
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+        else:
+            return port
+    raise OSError(errno.EADDRINUSE, "every port is in use")
+
+
 def processes() -> dict[int, tuple[int, int]]:
     """
     Parent and session of every process of the container.
@@ -204,6 +224,7 @@ class Agent:
         self.watched: dict[int, tuple[int, Command | None]] = {}
         self.inbox, self.outbox = bytearray(), bytearray()
         self.is_greeted = False
+        self.door: Any = None
         self.born = time.monotonic()
 
     # -- frames ------------------------------------------------------------------
@@ -232,6 +253,8 @@ class Agent:
             self.greet(json.loads(content))
         elif kind == RUN:
             self.start(ident, json.loads(content))
+        elif kind == LISTEN:
+            self.listen(ident, json.loads(content)["ports"])
         elif ident in self.commands:
             command = self.commands[ident]
             if kind == IN and content:
@@ -256,8 +279,45 @@ class Agent:
             with open(path, "w", errors="surrogateescape") as file:
                 file.write(text)
         self.is_greeted = True
-        mounted = mount_points()
-        self.tell(READY, 0, places=[place(path, mounted) for path in order["places"]], **in_force())
+        mounted, shut = mount_points(), self.knock(order["door"])
+        self.tell(READY, 0, places=[place(path, mounted) for path in order["places"]], shut=shut, **in_force())
+
+    # -- the way out -------------------------------------------------------------
+
+    def knock(self, path: str) -> str:
+        """
+        Connects to the application's socket at *path*, where there is one. What keeps it
+        from that; empty where nothing does.
+        """
+        if not path:
+            return ""
+        try:
+            import socket  # most boxes have no network at all
+
+            self.door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self.door.connect(path)
+        except (ImportError, OSError) as error:
+            return str(error) or type(error).__name__
+        return ""
+
+    def listen(self, ident: int, ports: list[int]) -> None:
+        """
+        Listens at the first loopback port that is free, and hands the listener out: whoever
+        has it is this network namespace's only way out. Keeps none.
+        """
+        import socket
+
+        try:
+            with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                port = first_free(listener, ports)
+                listener.listen(CONNECTIONS_WAITING)
+                rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", listener.fileno()))
+                self.door.sendmsg([struct.pack("!I", ident)], [rights])
+        except OSError as error:
+            self.tell(FAILED, ident, step="listener", errno=error.errno or errno.EIO)
+        else:
+            self.tell(LISTENING, ident, port=port)
 
     # -- commands ----------------------------------------------------------------
 
@@ -288,8 +348,8 @@ class Agent:
             for fd in (feed, out, err):
                 os.close(fd)
             os.waitpid(pid, 0)
-            step, _, code = said.decode().partition(" ")
-            self.tell(FAILED, ident, step=step, errno=int(code))
+            step, code, named = said.decode().split(" ")
+            self.tell(FAILED, ident, step=step, errno=int(code), interpreter=os.fsdecode(bytes.fromhex(named)))
             return
         for fd in (feed, out, err):
             os.set_blocking(fd, False)
@@ -578,11 +638,50 @@ def become(order: dict[str, Any], streams: tuple[int, ...], report: int) -> NoRe
         environment = dict(order["environment"])
         os.execvpe(order["argv"][0], order["argv"], environment)
     except OSError as error:
-        os.write(report, ("%s %d" % (step, error.errno or errno.EIO)).encode())
+        named = refused_interpreter(order) if step == "exec" else ""
+        os.write(report, ("%s %d %s" % (step, error.errno or errno.EIO, os.fsencode(named).hex())).encode())
     except BaseException:  # noqa: BLE001 - nothing may return into the parent's loop
-        os.write(report, ("%s %d" % (step, errno.EIO)).encode())
+        os.write(report, ("%s %d " % (step, errno.EIO)).encode())
     finally:
         os._exit(127)
+
+
+def refused_interpreter(order: dict[str, Any]) -> str:
+    """
+    Of the interpreters that the script which was to be executed names, and they in turn, the
+    first that cannot be; empty where that is the script itself, or no script. The kernel
+    answers the same for both.
+
+    Source: execve(2), "Interpreter scripts"; fs/exec.c exec_binprm().
+    """
+    path = order["argv"][0]
+    if "/" not in path:
+        places = [directory + "/" + path for directory in os.get_exec_path(dict(order["environment"]))]
+        path = next(filter(may_execute, places), "")
+    for _ in range(DEEPEST_SCRIPT):
+        if not may_execute(path):
+            return ""
+        path = interpreter_of(path)
+        if path and not may_execute(path):
+            return path
+    return ""
+
+
+def may_execute(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def interpreter_of(path: str) -> str:
+    """
+    What the first line of the script *path* names; empty where it is none.
+    """
+    try:
+        with open(path, "rb", buffering=0) as file:
+            begin = file.read(SCRIPT_BYTES) or b""
+    except OSError:
+        return ""
+    words = begin.partition(b"\n")[0][2:].split(None, 1)
+    return os.fsdecode(words[0].partition(b"\0")[0]) if begin[:2] == b"#!" and words else ""
 
 
 def main() -> None:

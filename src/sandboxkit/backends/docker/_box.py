@@ -23,7 +23,8 @@ from sandboxkit.backends.docker._container import Container
 from sandboxkit.backends.docker._copy import copy_in
 from sandboxkit.backends.docker._enforcement import enforcement
 from sandboxkit.backends.docker._labels import own_labels
-from sandboxkit.backends.docker._plan import container, order, shown_tree
+from sandboxkit.backends.docker._outlet import Outlet, outlet
+from sandboxkit.backends.docker._plan import DOOR, DOOR_FILE, container, order, shown_tree
 from sandboxkit.backends.docker._readback import held, misplaced, too_many_cpus
 from sandboxkit.backends.docker._scratch import make_ways
 from sandboxkit.confine import ARCHITECTURES, seccomp_filter
@@ -39,7 +40,7 @@ from sandboxkit.errors import (
     SpecError,
 )
 from sandboxkit.model import ExecResult, Invocation, Termination, Usage
-from sandboxkit.process import PipeReader, PipeWriter, open_streams
+from sandboxkit.process import NamedDoor, PipeReader, PipeWriter, open_streams, without_interpreter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from sandboxkit.backends.docker._engine import Engine
     from sandboxkit.backends.docker._facts import DockerFacts
     from sandboxkit.backends.docker._session import Remote, Session
-    from sandboxkit.egress import Ask, OnEvent
+    from sandboxkit.egress import Ask, OnEvent, Resolver
     from sandboxkit.model import Enforcement, SandboxSpec, Violation
     from sandboxkit.process import Streams
 
@@ -83,10 +84,16 @@ class _Up:
     container: Container
     enforcement: Enforcement
     facts: DockerFacts
+    door: NamedDoor | None
 
     @property
     def session(self) -> Session:
         return self.container.session
+
+    async def close(self) -> None:
+        if self.door is not None:
+            self.door.close()
+        await self.container.close()
 
 
 class DockerSandbox(Sandbox):
@@ -101,14 +108,25 @@ class DockerSandbox(Sandbox):
         facts: From `detect(spec)`.
         image: The image's id.
         scratch: A directory of the box's own on the host.
+        resolver: The name service where the spec lists hosts; None is the machine's own.
     """
 
-    def __init__(self, engine: Engine, spec: SandboxSpec, facts: DockerFacts, image: str, scratch: str) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        spec: SandboxSpec,
+        facts: DockerFacts,
+        image: str,
+        scratch: str,
+        *,
+        resolver: Resolver | None = None,
+    ) -> None:
         self._engine = engine
         self._spec = spec
         self._facts = facts
         self._image = image
         self._scratch = scratch
+        self._resolver = resolver
         self._up: dict[str, _Up] = {}
         self._last: _Up | None = None
         self._opening = anyio.Lock()
@@ -142,7 +160,7 @@ class DockerSandbox(Sandbox):
         self._is_closed = True
         found, self._up = tuple(self._up.values()), {}
         for up in found:
-            await up.container.close()
+            await up.close()
 
     # -- containers ----------------------------------------------------------------
 
@@ -192,29 +210,51 @@ class DockerSandbox(Sandbox):
         for key, up in tuple(self._up.items()):
             if up.session.is_idle:
                 del self._up[key]
-                await up.container.close()
+                await up.close()
 
     async def _started(self, config: dict[str, Any], facts: DockerFacts) -> _Up:
         make_ways(self._scratch, self._spec, facts)
-        made = await Container.start(self._engine, config)
+        door = NamedDoor(f"{self._scratch}/{DOOR_FILE}") if self._spec.network.mode == "listed" else None
         try:
-            bound = () if facts.is_copy else tuple(facts.places or {})
-            report = await made.greet(self._files(facts), bound, self._filter(facts), is_counted=facts.cgroup > 0)
-            name = self._engine.name
-            if wrong := misplaced(facts, bound, report):
-                raise SetupError(name, f"{', '.join(map(repr, wrong))}: {_WRONG_PLACE}")
-            if wrong_number := too_many_cpus(facts, report):
-                raise SetupError(name, f"{wrong_number}; use another engine or runtime, or leave cpus out")
-            found = held(enforcement(self._spec, facts), self._spec, facts, report)
-            if missing := found.missing(self._spec.requirements()):
-                raise EnforcementError({name: f"{'; '.join(missing)}; list in allow_degraded what may hold less well"})
-            up = _Up(made, found, facts)
+            made = await Container.start(self._engine, config)
+        except BaseException:
+            if door is not None:
+                door.close()
+            raise
+        up = _Up(made, enforcement(self._spec, facts), facts, door)
+        try:
+            await self._read_back(up)
             if facts.is_copy:
                 await copy_in(made.session, self._spec, facts, self._python())
         except BaseException:
-            await made.close()
+            await up.close()
             raise
         return up
+
+    async def _read_back(self, up: _Up) -> None:
+        """
+        Raises:
+            EnforcementError: What is in force is less than the spec requires.
+            SetupError: The container did not come up, or has something else than was asked for.
+        """
+        facts, name = up.facts, self._engine.name
+        bound = () if facts.is_copy else tuple(facts.places or {})
+        report = await up.container.greet(
+            self._files(facts),
+            bound,
+            self._filter(facts),
+            door=DOOR if up.door is not None else "",
+            is_counted=facts.cgroup > 0,
+        )
+        if wrong := misplaced(facts, bound, report):
+            raise SetupError(name, f"{', '.join(map(repr, wrong))}: {_WRONG_PLACE}")
+        if wrong_number := too_many_cpus(facts, report):
+            raise SetupError(name, f"{wrong_number}; use another engine or runtime, or leave cpus out")
+        if up.door is not None:
+            _admit(name, up.door, report["shut"])
+        up.enforcement = held(up.enforcement, self._spec, facts, report)
+        if missing := up.enforcement.missing(self._spec.requirements()):
+            raise EnforcementError({name: f"{'; '.join(missing)}; list in allow_degraded what may hold less well"})
 
     def _filter(self, facts: DockerFacts) -> bytes:
         if facts.machine not in ARCHITECTURES or not facts.has_seccomp:
@@ -257,13 +297,22 @@ class DockerSandbox(Sandbox):
             raise BackendError(
                 f"{self._engine.name} cannot discard what a command writes to a bound directory; use DockerBackend(workspace='copy')"
             )
+        invocation = self._invocation(argv, cwd, environment)
         up, facts = await self.ready()
         bound = self._spec.timeout(timeout)
-        told = self._order(self._invocation(argv, cwd, environment), facts, bound)
         kept = _Kept(self._spec.limits.max_output_bytes)
+        refused: tuple[Violation, ...] = ()
         journal = Journal(self._watched(facts))
         try:
-            ended_outside = await self._followed(up, told, stdin, kept, bound)
+            with anyio.CancelScope() as scope:
+                async with self._outlet(up, invocation, ask, on_egress) as way:
+                    if way is not None:
+                        way.on_failure(scope.cancel)
+                    told = self._order(invocation, facts, bound, way)
+                    ended_outside = await self._followed(up, told, stdin, kept, bound)
+                    refused = await way.end() if way else ()
+            if way is not None:
+                way.check()
         finally:
             found = violations(self._watched(facts))
             journal.close()
@@ -271,8 +320,37 @@ class DockerSandbox(Sandbox):
         if remote is None or (remote.end is None and not ended_outside):
             raise BrokerError("the command was not followed to its end")
         return _result(
-            remote, self._facts, up.enforcement, self._spec, kept, found, ended_outside=ended_outside, explain=explain
+            remote,
+            self._facts,
+            up.enforcement,
+            self._spec,
+            kept,
+            (*found, *refused),
+            ended_outside=ended_outside,
+            explain=explain,
         )
+
+    @contextlib.asynccontextmanager
+    async def _outlet(
+        self, up: _Up, invocation: Invocation, ask: Ask | None, on_egress: OnEvent | None
+    ) -> AsyncIterator[Outlet | None]:
+        """
+        The proxy of one command; None where its spec lists no hosts.
+        """
+        if up.door is None:
+            yield None
+            return
+        from sandboxkit.backends._way_out import WayOut  # few boxes have one
+
+        way_out = WayOut(
+            self._spec.network,
+            identity=invocation.argv[0],
+            ask=ask,
+            on_egress=on_egress,
+            resolver=self._resolver,
+        )
+        async with outlet(self._engine.name, up.session, up.door, way_out) as found:
+            yield found
 
     def _watched(self, facts: DockerFacts) -> tuple[Any, ...]:
         return facts.survey.watched if facts.survey and not facts.is_copy else ()
@@ -286,8 +364,10 @@ class DockerSandbox(Sandbox):
         passed = self._spec.environment.apply(os.environ) if environment is None else environment
         return Invocation(words, tuple(passed.items()), cwd)
 
-    def _order(self, invocation: Invocation, facts: DockerFacts, timeout: float | None) -> dict[str, Any]:
-        told = order(invocation, self._spec, facts, timeout)
+    def _order(
+        self, invocation: Invocation, facts: DockerFacts, timeout: float | None, way: Outlet | None
+    ) -> dict[str, Any]:
+        told = order(invocation, self._spec, facts, timeout, way.port if way else None)
         return {**told, "rlimits": _under_callers(told["rlimits"])}
 
     async def _followed(
@@ -313,7 +393,7 @@ class DockerSandbox(Sandbox):
                 raise
         if scope.cancelled_caught:
             await self._ended(up, remote)
-            await up.container.close()
+            await up.close()
             session.forget(remote)
             return True
         session.forget(remote)
@@ -331,7 +411,7 @@ class DockerSandbox(Sandbox):
         Raises:
             BackendUnavailableError: The engine went away.
         """
-        await up.container.close()
+        await up.close()
         try:
             await self._engine.call("answer", lambda client: client.ping())
         except BackendUnavailableError:
@@ -351,7 +431,7 @@ class DockerSandbox(Sandbox):
                 await up.session.until(lambda: remote.is_over)
             up.session.forget(remote)
             if not remote.is_over:
-                await up.container.close()
+                await up.close()
 
     def _lost(self, up: _Up) -> BackendUnavailableError:
         said = f" ({up.session.said[-300:]})" if up.session.said else ""
@@ -387,14 +467,21 @@ class DockerSandbox(Sandbox):
             raise BackendError("descriptors cannot be handed into a container; use files, or the three streams")
         if any(fd is not None and fd >= 0 and os.isatty(fd) for fd in (stdin, stdout, stderr)):
             raise SpecError("a terminal cannot be handed into a container; hand in a pipe")
+        invocation = self._invocation(argv, cwd, environment)
         up, facts = await self.ready()
-        told = self._order(self._invocation(argv, cwd, environment), facts, self._spec.limits.wall)
         journal = Journal(self._watched(facts))
         try:
-            async with open_streams(stdin, stdout, stderr) as streams, _ungrouped() as tasks:
+            async with (
+                open_streams(stdin, stdout, stderr) as streams,
+                _ungrouped() as tasks,
+                self._outlet(up, invocation, ask, on_egress) as way,
+            ):
+                told = self._order(invocation, facts, self._spec.limits.wall, way)
                 pipes = _Pipes(up.session)
                 remote = await up.session.order(told, pipes.put)
-                process = DockerProcess(self, up, remote, told, streams, tasks, facts, explain=explain)
+                process = DockerProcess(self, up, remote, told, streams, tasks, facts, way, explain=explain)
+                if way is not None:
+                    way.on_failure(process.kill)
                 try:
                     pipes.carry(
                         tasks, remote, streams.stdin_fd, {wire.OUT: streams.stdout_fd, wire.ERR: streams.stderr_fd}
@@ -409,6 +496,26 @@ class DockerSandbox(Sandbox):
         finally:
             violations(self._watched(facts))
             journal.close()
+
+
+def _admit(name: str, door: NamedDoor, shut: str) -> None:
+    """
+    Lets the agent of a container in.
+
+    Raises:
+        SetupError: It has not come.
+    """
+    try:
+        if not shut:
+            door.admit()
+    except BlockingIOError:
+        shut = "it came to another socket"
+    if shut:
+        raise SetupError(
+            name,
+            f"the container cannot reach the socket its way out is handed over by: {shut}; use an engine of this machine "
+            "and its own kernel, and let containers connect to sockets that are bound (security modules may refuse it)",
+        )
 
 
 def _under_callers(rows: Sequence[tuple[int, int]]) -> list[list[int]]:
@@ -568,10 +675,11 @@ class DockerProcess(BoxProcess):
         streams: Streams,
         tasks: anyio.abc.TaskGroup,
         facts: DockerFacts,
+        way: Outlet | None,
         *,
         explain: bool,
     ) -> None:
-        self._box, self._up, self._remote, self._told = box, up, remote, told
+        self._box, self._up, self._remote, self._told, self._way = box, up, remote, told, way
         self._tasks, self._facts, self._explain = tasks, facts, explain
         self.stdin = streams.stdin
         self.stdout = streams.stdout
@@ -592,7 +700,8 @@ class DockerProcess(BoxProcess):
             await self._box._tell_apart(self._up, remote, exc)
         if remote.failure:
             raise _launch_error(self._facts.engine, *remote.failure, self._told)
-        found = violations(self._box._watched(self._facts))
+        refused = await self._way.end() if self._way else ()
+        found = (*violations(self._box._watched(self._facts)), *refused)
         return _result(
             remote,
             self._facts,
@@ -617,8 +726,10 @@ class DockerProcess(BoxProcess):
         self._tasks.start_soon(self._up.session.kill, self._remote, Termination.KILLED.value)
 
 
-def _launch_error(engine: str, step: str, number: int, told: dict[str, Any]) -> Exception:
+def _launch_error(engine: str, step: str, number: int, interpreter: str, told: dict[str, Any]) -> Exception:
     why, program = os.strerror(number), told["argv"][0]
+    if interpreter:
+        return without_interpreter(program, interpreter, f"in the {engine} sandbox")
     if step == "exec" and number in (errno.ENOENT, errno.ENOTDIR):
         where = f"in the {engine} sandbox; name one that a directory of its PATH holds and the spec lets it read"
         return ProgramNotFoundError(program, where)

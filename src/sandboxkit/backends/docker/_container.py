@@ -65,7 +65,7 @@ class Container:
         return cls(engine, ident, _session(engine, stream), stream)
 
     async def greet(
-        self, files: Mapping[str, str], places: tuple[str, ...], program: bytes, *, is_counted: bool
+        self, files: Mapping[str, str], places: tuple[str, ...], program: bytes, *, door: str, is_counted: bool
     ) -> Mapping[str, Any]:
         """
         What is in force in it; see `Session.greet`.
@@ -75,7 +75,7 @@ class Container:
         """
         try:
             with anyio.fail_after(self._engine.timeout):
-                return await self.session.greet(files, places, program, is_counted=is_counted)
+                return await self.session.greet(files, places, program, door=door, is_counted=is_counted)
         except BrokerError as exc:
             said = self.session.said or "it ended and said nothing"
             raise SetupError(self._engine.name, f"the agent in the container did not come up: {said}") from exc

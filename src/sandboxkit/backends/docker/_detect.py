@@ -10,6 +10,7 @@ import platform
 import sys
 import time
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from sandboxkit.backends.docker._facts import DockerFacts, Settings
@@ -163,6 +164,7 @@ def _facts(engine: Engine, settings: Settings, info: Mapping[str, Any]) -> Docke
         kernel=str(info.get("KernelVersion", "")),
         storage=str(info.get("Driver", "")),
         data=str(info.get("DockerRootDir", "")),
+        has_proxy=find_spec("h11") is not None,
     )
 
 

@@ -35,8 +35,9 @@ def enforcement(spec: SandboxSpec, facts: DockerFacts) -> Enforcement:
             Control.FS_DENY_INSIDE_ALLOW: _deny(spec, facts),
             Control.FS_OVERLAY: _absent("no layer that is shown as changes; a copied workspace comes nearest"),
             Control.NET_NONE: _network(spec),
-            Control.NET_ALLOWLIST: _absent(
-                "no way leads from a container to the proxy in this version; use bubblewrap"
+            Control.NET_ALLOWLIST: _allowlist(spec, facts),
+            Control.NET_INTERCEPT: _absent(
+                "no authority of the proxy is put into a container in this version; use bubblewrap"
             ),
             Control.PROCESS_ISOLATION: _isolation(facts),
             Control.PROCESS_KILL_TREE: _kill_tree(facts),
@@ -104,6 +105,17 @@ def _network(spec: SandboxSpec) -> ControlState:
         return _absent("the spec lets listed hosts be reached" if listed else "the spec asks for the host's network")
     return _enforced(
         "network namespace with nothing but its own loopback; a socket file in a named directory stays one"
+    )
+
+
+def _allowlist(spec: SandboxSpec, facts: DockerFacts) -> ControlState:
+    if facts.no_way_out:
+        return _absent(facts.no_way_out)
+    if spec.network.mode == "host":
+        return _absent("the spec asks for the host's network")
+    return _enforced(
+        "network namespace without a route; one listener in it for each command is served by this process, which "
+        "dials what it has checked"
     )
 
 

@@ -49,17 +49,16 @@ class _Meaning:
 
 
 _GRACE = 2.0
-_CERTIFICATES = "name the directory of ca.pem, cert.pem and key.pem in DOCKER_CERT_PATH, or correct the docker context"
 _UNREACHED: tuple[_Meaning, ...] = (
     _Meaning(
         r"CERTIFICATE_VERIFY_FAILED|certificate verify failed",
         "the engine's certificate is not signed by the known authority, has expired, or is another machine's",
-        lambda words: f"{_CERTIFICATES}; another certificate may be another machine",
+        lambda words: f"{words.certificates}; another certificate may be another machine",
     ),
     _Meaning(
         r"alert certificate required|alert bad certificate|alert unknown ca|alert handshake failure",
         "the engine does not take this application's certificate",
-        lambda words: _CERTIFICATES,
+        lambda words: words.certificates,
     ),
     _Meaning(
         r"WRONG_VERSION_NUMBER|wrong version number|record layer failure",
@@ -93,7 +92,7 @@ _REFUSED: tuple[_Meaning, ...] = (
     _Meaning(
         r"HTTP request to an HTTPS server",
         "the engine speaks TLS alone",
-        lambda words: f"set DOCKER_TLS_VERIFY=1; {_CERTIFICATES}",
+        lambda words: words.tls,
     ),
     _Meaning(r"no space left on device", "the engine's disk is full", lambda words: words.space),
     _Meaning(
@@ -225,7 +224,7 @@ class Engine:
         from docker import errors
 
         said, names = _chain(exc), WORDS[self.name]
-        if known := _meaning_of_ssh(words):
+        if known := _meaning_of_ssh(self.name, words):
             raise BackendUnavailableError(self.name, f"{self.host}: {known[0]}", known[1]) from exc
         if isinstance(exc, requests.Timeout) or "timed out" in said.lower():
             raise self._slow(what) from exc
@@ -251,12 +250,12 @@ class Engine:
             self._client = None
 
 
-def _meaning_of_ssh(words: str) -> tuple[str, str] | None:
+def _meaning_of_ssh(name: EngineName, words: str) -> tuple[str, str] | None:
     if not words:
         return None
     from sandboxkit.backends.docker._tunnel import meaning
 
-    return meaning(words)
+    return meaning(name, words)
 
 
 @contextlib.asynccontextmanager
@@ -283,7 +282,7 @@ async def connected(
         if where.scheme == "ssh":
             from sandboxkit.backends.docker._tunnel import tunnel
 
-            way = await ends.enter_async_context(tunnel(where.host, timeout))
+            way = await ends.enter_async_context(tunnel(name, where.host, timeout))
         engine = Engine(name, where, timeout, api, way)
         ends.callback(engine.close)
         yield engine

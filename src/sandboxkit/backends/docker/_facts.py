@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sandboxkit.backends._survey import Kind, Survey
-    from sandboxkit.model import SandboxSpec
+    from sandboxkit.model import NetworkPolicy, SandboxSpec
 
 __all__ = ["DockerFacts", "EngineName", "PullPolicy", "Settings", "Supervisor", "Workspace"]
 
@@ -75,6 +76,7 @@ class DockerFacts(Facts):
         image: The image's id; empty where it has none yet, or makes the host's own.
         interpreter: The Python that supervises a box on the host's own system.
         supervisor: What supervises a command inside the container.
+        has_proxy: Whether the egress proxy can be used: the extra `egress` is installed.
         survey: The host as one spec needs it, or None where no spec was given.
         places: (device, inode) of what is bound, by path.
     """
@@ -97,6 +99,7 @@ class DockerFacts(Facts):
     image: str = ""
     interpreter: str = ""
     supervisor: Supervisor = "python"
+    has_proxy: bool = False
     survey: Survey | None = None
     places: Mapping[str, tuple[int, int]] | None = None
 
@@ -151,6 +154,35 @@ class DockerFacts(Facts):
         return self.has_seccomp and (self.engine == "docker" or bool(socket_path(self.host)))
 
     @property
+    def no_way_out(self) -> str:
+        """
+        Why no container can have a proxy for its only way out; empty where one can: its first
+        process hands a listener out through a socket file, to this process, on one kernel.
+
+        Source: unix(7), SCM_RIGHTS.
+        """
+        if self.is_remote:
+            return "the engine is reached over a network, and hands no listener of a container out to this machine"
+        if sys.platform != "linux":
+            return "the engine's containers are on another kernel, and hand no listener out of it"
+        if self.runtime == "runsc":
+            return "a socket of gVisor's kernel is none of this one's, so no listener can be handed out"
+        if self.supervisor != "python":
+            return "the image has no python3, which would hand a listener out"
+        if not self.has_proxy:
+            return "the proxy is the extra egress, which is not installed; pip install 'sandboxkit[egress]'"
+        return ""
+
+    def no_way_for(self, network: NetworkPolicy) -> str:
+        """
+        Why no container can have the way out that *network* lists; empty where one can, or
+        where it lists none.
+        """
+        if network.intercepts:
+            return "no authority of the proxy is put into a container in this version"
+        return self.no_way_out if network.mode == "listed" else ""
+
+    @property
     def is_hosts_system(self) -> bool:
         """
         Whether a box shows the host's system, and not an image's.
@@ -190,7 +222,7 @@ class DockerFacts(Facts):
                 "in it that are needed"
             )
         facts = replace(self, survey=found)
-        return replace(facts, places={path: _place(path) for path in (*named, *_held(spec, facts))})
+        return replace(facts, places={path: _place(path) for path in _bound(spec, facts)})
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -211,6 +243,7 @@ class DockerFacts(Facts):
             "storage": self.storage,
             "image": self.settings.image or "the host's system",
             "supervisor": self.supervisor,
+            "egress_proxy": self.has_proxy,
         }
 
 
@@ -231,13 +264,13 @@ def _without_engine(found: Survey, data: str, socket: str) -> Survey:
     )
 
 
-def _held(spec: SandboxSpec, facts: DockerFacts) -> tuple[str, ...]:
+def _bound(spec: SandboxSpec, facts: DockerFacts) -> tuple[str, ...]:
     """
-    What is bound by itself in a writable directory, where another box may exchange it.
+    What is bound by itself, where another box may exchange it.
     """
-    from sandboxkit.backends.docker._plan import held
+    from sandboxkit.backends.docker._plan import bound
 
-    return () if facts.is_copy or spec.network.mode == "listed" else held(spec, facts)
+    return () if facts.is_copy or facts.no_way_for(spec.network) else bound(spec, facts)
 
 
 def _place(path: str) -> tuple[int, int]:

@@ -9,6 +9,7 @@ import posixpath
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from sandboxkit.backends._proxied import PROXY_PORT, proxy_environment
 from sandboxkit.backends._tree import Node, Tree, box_tree, depth, working_directory
 from sandboxkit.confine import rlimits, seccomp_profile
 from sandboxkit.errors import SpecError
@@ -21,7 +22,19 @@ if TYPE_CHECKING:
     from sandboxkit.backends.docker._facts import DockerFacts
     from sandboxkit.model import Invocation, SandboxSpec
 
-__all__ = ["PROFILE", "box_mounts", "container", "held", "launch_plan", "order", "profile", "shown_tree", "ways"]
+__all__ = [
+    "DOOR",
+    "DOOR_FILE",
+    "PROFILE",
+    "bound",
+    "box_mounts",
+    "container",
+    "launch_plan",
+    "order",
+    "profile",
+    "shown_tree",
+    "ways",
+]
 
 _PRIVATE_MODE, _SHARED_MODE = 0o700, 0o1777
 _BYTES_PER_INODE = 4096
@@ -32,6 +45,13 @@ _AGENTS = 1
 _API_RECURSIVE_READ_ONLY = (1, 44)
 PROFILE: Final = "seccomp.json"
 """The name of the seccomp profile in the box's own directory, for engines that read a file."""
+DOOR: Final = "/.sandboxkit-door"
+"""
+Where a container's agent finds the socket that it hands listeners out through. It has come
+before any command runs, and then nobody answers there.
+"""
+DOOR_FILE: Final = "door"
+"""That socket in the box's own directory."""
 _SEPARATORS = ',"\r\n'
 """What ends a field in the list that Podman makes of a mount."""
 _RUN_BYTES = 64 << 10
@@ -76,14 +96,15 @@ def shown_tree(spec: SandboxSpec, facts: DockerFacts) -> tuple[Tree, Survey]:
     What a box under *spec* shows of the host.
 
     Raises:
-        SpecError: The facts have seen no spec, or the spec lists hosts or names what the box
-            has of its own.
+        SpecError: The facts have seen no spec, or the spec lists hosts where no way leads to
+            them, or names what the box has of its own.
     """
     if facts.survey is None:
         raise SpecError("these facts have not seen a spec; use those of detect(spec)")
-    if spec.network.mode == "listed":
+    if obstacle := facts.no_way_for(spec.network):
         raise SpecError(
-            "network.mode 'listed' cannot be kept by docker in this version; use a backend that grades net.allowlist enforced"
+            f"network.mode 'listed' cannot be kept by {facts.settings.engine} here: {obstacle}; use a backend that grades "
+            "net.allowlist, and net.intercept where TLS is looked into, enforced"
         )
     named = (*spec.filesystem.read, *spec.filesystem.write)
     if problems := [
@@ -98,16 +119,18 @@ def shown_tree(spec: SandboxSpec, facts: DockerFacts) -> tuple[Tree, Survey]:
     return box_tree(spec, facts.survey), facts.survey
 
 
-def held(spec: SandboxSpec, facts: DockerFacts) -> tuple[str, ...]:
+def bound(spec: SandboxSpec, facts: DockerFacts) -> tuple[str, ...]:
     """
-    What lies in writable directories and is bound by itself.
+    What somebody else could have exchanged and is bound by itself: what the spec names, and
+    what lies in writable directories. A named path that what holds it shows as well is not.
     """
     tree, _ = shown_tree(spec, facts)
+    named = (*spec.filesystem.write, *spec.filesystem.read)
     return tuple(
         path
         for path, node in tree.nodes.items()
         if node in (Node.READ, Node.WRITE)
-        and any(path != root and is_inside(path, root) for root in spec.filesystem.write)
+        and (path in named or any(is_inside(path, root) for root in spec.filesystem.write))
     )
 
 
@@ -127,6 +150,8 @@ def box_mounts(spec: SandboxSpec, facts: DockerFacts, scratch: str = "") -> tupl
         for path, node in sorted(tree.nodes.items(), key=lambda item: depth(item[0]))
         if not (copied and _is_within_copy(path, spec, tree))
     ]
+    if spec.network.mode == "listed":
+        steps.append(Mount("ro-bind", DOOR, f"{scratch}/{DOOR_FILE}"))
     return tuple(steps)
 
 
@@ -374,7 +399,13 @@ def _tmpfs(step: Mount, survey: Survey, facts: DockerFacts) -> str:
 # --- the order for the agent -----------------------------------------------------------
 
 
-def order(invocation: Invocation, spec: SandboxSpec, facts: DockerFacts, timeout: float | None) -> dict[str, Any]:
+def order(
+    invocation: Invocation,
+    spec: SandboxSpec,
+    facts: DockerFacts,
+    timeout: float | None,
+    proxy_port: int | None = None,
+) -> dict[str, Any]:
     """
     What the agent is told to start.
 
@@ -383,11 +414,12 @@ def order(invocation: Invocation, spec: SandboxSpec, facts: DockerFacts, timeout
         spec: The spec.
         facts: From `detect(spec)`.
         timeout: Seconds until it is ended; None is no deadline.
+        proxy_port: The loopback port there of the proxy that is its only way out.
 
     Raises:
         SpecError: The working directory is not visible in the box.
     """
-    inner = _confinement(invocation, spec, facts)
+    inner = _confinement(invocation, spec, facts, proxy_port)
     return {
         "argv": list(inner.argv),
         "environment": [list(row) for row in inner.environment],
@@ -398,17 +430,20 @@ def order(invocation: Invocation, spec: SandboxSpec, facts: DockerFacts, timeout
     }
 
 
-def _confinement(invocation: Invocation, spec: SandboxSpec, facts: DockerFacts) -> Confinement:
+def _confinement(invocation: Invocation, spec: SandboxSpec, facts: DockerFacts, proxy_port: int | None) -> Confinement:
     tree, survey = shown_tree(spec, facts)
     environment = {
         name: survey.box_home if name == "HOME" and value == survey.home else value
         for name, value in invocation.environment
     }
+    if proxy_port is not None:
+        environment |= proxy_environment(proxy_port, environment)
     return Confinement(
         argv=invocation.argv,
         environment=tuple(environment.items()),
         cwd=_cwd(invocation.cwd, spec, facts, tree, survey),
         rlimits=tuple(row for row in rlimits(spec.limits) if row[0] not in _unset(facts)),
+        proxy_port=proxy_port,
     )
 
 
@@ -444,7 +479,7 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: DockerFacts) -
     """
     if invocation.pass_fds:
         raise SpecError("descriptors cannot be handed into a container; use files, or stdin, stdout and stderr")
-    confinement = _confinement(invocation, spec, facts)
+    confinement = _confinement(invocation, spec, facts, PROXY_PORT if spec.network.mode == "listed" else None)
     made = container(
         spec,
         facts,
@@ -496,5 +531,9 @@ def _notes(spec: SandboxSpec, facts: DockerFacts) -> Iterator[str]:
     yield from survey.gaps
     if facts.is_copy:
         yield "the named directories are copied into the container; what the command changes stays there"
+    if spec.network.mode == "listed":
+        from sandboxkit.guard import EgressPolicy  # few boxes need it, and it takes longer than a plan
+
+        yield from EgressPolicy.of_network(spec.network).warnings()
     if spec.filesystem.allow_host_interpreter_writes:
         yield "the box may write what this library runs from"

@@ -82,7 +82,8 @@ def _short(spec: SandboxSpec, facts: DockerFacts, report: Mapping[str, Any]) -> 
         yield Control.SYSCALLS, Grade.ABSENT, "no seccomp filter is in force"
         yield Control.PROCESS_NESTED_USERNS, Grade.ABSENT, "no seccomp filter is in force"
     if spec.network.mode != "host" and (others := [name for name in report["interfaces"] if name != "lo"]):
-        yield Control.NET_NONE, Grade.ABSENT, f"it has the interfaces {', '.join(others)}"
+        for control in (Control.NET_NONE, Control.NET_ALLOWLIST):
+            yield control, Grade.ABSENT, f"it has the interfaces {', '.join(others)}"
     if report["rootfs"]:
         yield Control.FS_WRITE, Grade.PARTIAL, "its root can be written"
     yield from _limits(spec, facts, report)

@@ -11,12 +11,14 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import os
 import struct
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
+from sandboxkit.backends._proxied import PROXY_PORT
 from sandboxkit.backends.docker import _agent as wire
 from sandboxkit.errors import BrokerError
 
@@ -33,6 +35,8 @@ _STDERR = 2
 _SEND_SECONDS = 30.0
 _FRAME = 1 << 15
 _LAST_WORDS = 4000
+_PORTS: Final = range(PROXY_PORT, PROXY_PORT + 256)
+"""Each command that runs at one time has a proxy of its own; this many can."""
 
 
 class Remote:
@@ -41,7 +45,7 @@ class Remote:
 
     Attributes:
         is_started: Whether it has become the command.
-        failure: The step that failed and its errno, where it never did.
+        failure: The step that failed, its errno, and the interpreter a script named in vain, where it never did.
         end: How it ended, once it has.
         on_output: Called with what it writes, as it comes.
         started: When it was ordered, on the monotonic clock.
@@ -51,7 +55,7 @@ class Remote:
         self.ident = ident
         self.on_output = on_output
         self.is_started = False
-        self.failure: tuple[str, int] | None = None
+        self.failure: tuple[str, int, str] | None = None
         self.end: Mapping[str, Any] | None = None
         self.room = wire.WINDOW
         self.started = time.monotonic()
@@ -84,6 +88,7 @@ class Session:
         self._news = anyio.Event()
         self._sending = anyio.Lock()
         self._commands: dict[int, Remote] = {}
+        self._listeners: dict[int, Mapping[str, Any]] = {}
         self._last = 0
         self.report: Mapping[str, Any] | None = None
         self.is_lost = False
@@ -103,7 +108,7 @@ class Session:
         return not self._commands
 
     async def greet(
-        self, files: Mapping[str, str], places: tuple[str, ...], program: bytes, *, is_counted: bool
+        self, files: Mapping[str, str], places: tuple[str, ...], program: bytes, *, door: str, is_counted: bool
     ) -> Mapping[str, Any]:
         """
         What is in force in the container, once the agent runs.
@@ -112,6 +117,7 @@ class Session:
             program: The seccomp filter it puts on itself and all it starts; none if empty.
             files: Content by path, to be written there first.
             places: Paths whose device and inode are told, in the same order.
+            door: The socket file there that it hands listeners out through; empty is none.
             is_counted: Whether the container has control groups of its own.
 
         Raises:
@@ -120,12 +126,34 @@ class Session:
         hello = {
             "files": list(files.items()),
             "places": places,
+            "door": door,
             "filter": base64.b64encode(program).decode(),
             "is_counted": is_counted,
         }
         await self._send(wire.HELLO, 0, json.dumps(hello).encode())
         await self.until(lambda: self.report is not None)
         return self.report or {}
+
+    async def listen(self) -> tuple[int, int]:
+        """
+        Has the agent make a listener and hand it out; the number it has there, and its port.
+
+        Raises:
+            OSError: It could not.
+            BrokerError: The container is gone.
+        """
+        self._last += 1
+        number = self._last
+        self._listeners[number] = {}
+        try:
+            await self._send(wire.LISTEN, number, json.dumps({"ports": [*_PORTS]}).encode())
+            await self.until(lambda: bool(self._listeners[number]))
+            found = self._listeners[number]
+        finally:
+            del self._listeners[number]
+        if "errno" in found:
+            raise OSError(found["errno"], os.strerror(found["errno"]))
+        return number, found["port"]
 
     async def order(self, order: Mapping[str, Any], on_output: Callable[[int, bytes], None]) -> Remote:
         """
@@ -324,6 +352,9 @@ class Session:
         if kind == wire.READY:
             self.report = json.loads(content)
             return
+        if ident in self._listeners:
+            self._listeners[ident] = json.loads(content)
+            return
         remote = self._commands.get(ident)
         if remote is None:
             return
@@ -337,4 +368,4 @@ class Session:
             remote.end = json.loads(content)
         elif kind == wire.FAILED:
             said = json.loads(content)
-            remote.failure = (said["step"], said["errno"])
+            remote.failure = (said["step"], said["errno"], said.get("interpreter", ""))

@@ -19,20 +19,20 @@ from urllib.parse import unquote, urlsplit
 import anyio
 
 from sandboxkit.backends._temporary import temporary_directory
-from sandboxkit.backends.docker._endpoint import NAME
+from sandboxkit.backends.docker._words import WORDS
 from sandboxkit.errors import BackendUnavailableError
 from sandboxkit.process import direct_plan, launch, pipe_to_us
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from sandboxkit.backends.docker._facts import EngineName
     from sandboxkit.process import PipeReader
 
 __all__ = ["Tunnel", "meaning", "ssh_argv", "tunnel"]
 
 _PREFIX = "sandboxkit-tunnel-"
 _WHERE = "/usr/bin:/bin:/usr/local/bin"
-_ENGINE = "/var/run/docker.sock"
 _POLL_SECONDS = 0.02
 _MOST_WORDS = 4000
 _LAST_WORDS_SECONDS = 0.2
@@ -66,7 +66,7 @@ _SAID: Final = (
     (
         re.compile(r"Could not resolve hostname"),
         "the host of its address does not exist",
-        "correct DOCKER_HOST or the docker context",
+        "correct its address: {variable}, a context of the docker command, or DockerBackend(host=...)",
     ),
     (
         re.compile(r"Connection refused|No route to host|timed out|Network is unreachable"),
@@ -111,11 +111,12 @@ class Tunnel:
         self._said = (self._said + await self._words.receive())[-_MOST_WORDS:]
 
 
-def ssh_argv(host: str, socket: str, timeout: float) -> tuple[str, ...]:
+def ssh_argv(name: EngineName, host: str, socket: str, timeout: float) -> tuple[str, ...]:
     """
     The command that makes *socket* lead to the engine at *host*. Pure but for the look for ssh.
 
     Args:
+        name: `docker` or `podman`, by which errors and its usual socket go.
         host: `ssh://[user@]machine[:port][/path of the engine's socket]`.
         socket: A path on this machine that does not exist.
         timeout: Seconds to connect.
@@ -132,16 +133,16 @@ def ssh_argv(host: str, socket: str, timeout: float) -> tuple[str, ...]:
     is_option = machine.startswith("-") or user.startswith("-")
     if not machine or is_option or found.password is not None or found.query or found.fragment:
         raise BackendUnavailableError(
-            NAME,
+            name,
             f"{found.scheme}://{machine or '?'}: no address by ssh",
             "write ssh://[user@]machine[:port][/path of the engine's socket], without a password",
         )
     program = shutil.which("ssh", path=_WHERE)
     if program is None:
         raise BackendUnavailableError(
-            NAME, f"{host}: there is no ssh in {_WHERE}", "install OpenSSH's client, or reach the engine by TLS"
+            name, f"{host}: there is no ssh in {_WHERE}", "install OpenSSH's client, or reach the engine by TLS"
         )
-    path = unquote(found.path) if found.path.strip("/") else _ENGINE
+    path = unquote(found.path) if found.path.strip("/") else WORDS[name].socket
     options = [word for option in (*_OPTIONS, f"ConnectTimeout={max(1, round(timeout))}") for word in ("-o", option)]
     who = ["-l", user] if user else []
     where = ["-p", str(port)] if port else []
@@ -149,7 +150,7 @@ def ssh_argv(host: str, socket: str, timeout: float) -> tuple[str, ...]:
 
 
 @contextlib.asynccontextmanager
-async def tunnel(host: str, timeout: float) -> AsyncIterator[Tunnel]:  # noqa: ASYNC109 - what the engine has for any call
+async def tunnel(name: EngineName, host: str, timeout: float) -> AsyncIterator[Tunnel]:  # noqa: ASYNC109 - what the engine has for any call
     """
     A way to the engine at *host* by ssh, as long as it is open. It ends with this process,
     however that ends.
@@ -159,18 +160,18 @@ async def tunnel(host: str, timeout: float) -> AsyncIterator[Tunnel]:  # noqa: A
     """
     async with contextlib.AsyncExitStack() as ends:
         socket = f"{ends.enter_context(temporary_directory(_PREFIX))}/engine"
-        plan = direct_plan(ssh_argv(host, socket, timeout), environment=os.environ, cwd="/")
+        plan = direct_plan(ssh_argv(name, host, socket, timeout), environment=os.environ, cwd="/")
         words, end = pipe_to_us(ends)
         nothing = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         ends.callback(os.close, nothing)
         await ends.enter_async_context(launch(plan, stdin=None, stdout=nothing, stderr=end.fd))
         end.close()
         found = Tunnel(f"unix://{socket}", words)
-        await _up(found, host, socket, timeout)
+        await _up(name, found, host, socket, timeout)
         yield found
 
 
-async def _up(found: Tunnel, host: str, socket: str, timeout: float) -> None:  # noqa: ASYNC109 - passed on
+async def _up(name: EngineName, found: Tunnel, host: str, socket: str, timeout: float) -> None:  # noqa: ASYNC109 - passed on
     try:
         with anyio.fail_after(timeout):
             while not os.path.exists(socket):  # noqa: ASYNC240 - a directory of our own, in memory or on a local disk
@@ -178,17 +179,17 @@ async def _up(found: Tunnel, host: str, socket: str, timeout: float) -> None:  #
                     await found.hear()
     except anyio.EndOfStream as exc:
         said = await found.said()
-        reason, remedy = meaning(said) or (f"ssh did not get there: {said or 'it said nothing'}", _BY_HAND)
-        raise BackendUnavailableError(NAME, f"{host}: {reason}", remedy) from exc
+        reason, remedy = meaning(name, said) or (f"ssh did not get there: {said or 'it said nothing'}", _BY_HAND)
+        raise BackendUnavailableError(name, f"{host}: {reason}", remedy) from exc
     except TimeoutError as exc:
-        raise BackendUnavailableError(NAME, f"{host}: ssh was not there within {timeout:g} s", _BY_HAND) from exc
+        raise BackendUnavailableError(name, f"{host}: ssh was not there within {timeout:g} s", _BY_HAND) from exc
 
 
-def meaning(said: str) -> tuple[str, str] | None:
+def meaning(name: EngineName, said: str) -> tuple[str, str] | None:
     """
     (reason, remedy) for what ssh said, where it is known. Pure.
     """
     for pattern, reason, remedy in _SAID:
         if pattern.search(said):
-            return reason, remedy
+            return reason, remedy.format(variable=WORDS[name].variable)
     return None

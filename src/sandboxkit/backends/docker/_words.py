@@ -26,6 +26,9 @@ class Words:
         access: How a user gets to its socket.
         space: How its disk is emptied.
         runtime: How it gets another runtime.
+        certificates: Where those of TLS are named.
+        tls: How it is reached where it speaks TLS alone.
+        socket: Where its socket is on most machines.
     """
 
     variable: str
@@ -33,8 +36,13 @@ class Words:
     access: str
     space: str
     runtime: str
+    certificates: str
+    tls: str
+    socket: str
 
 
+_CERTIFICATES = "name the directory of ca.pem, cert.pem and key.pem in DOCKER_CERT_PATH, or correct the docker context"
+_NO_TLS = "reach it by ssh://, or by a socket of this machine: no certificates are known for Podman"
 WORDS: Final[Mapping[EngineName, Words]] = {
     "docker": Words(
         "DOCKER_HOST",
@@ -43,6 +51,9 @@ WORDS: Final[Mapping[EngineName, Words]] = {
         "whoever may use the socket is root on that host",
         "free space where the engine keeps its data (docker system df, docker system prune)",
         "install it and register it with the engine (dockerd --add-runtime), or name another",
+        _CERTIFICATES,
+        f"set DOCKER_TLS_VERIFY=1; {_CERTIFICATES}",
+        "/var/run/docker.sock",
     ),
     "podman": Words(
         "CONTAINER_HOST",
@@ -52,6 +63,9 @@ WORDS: Final[Mapping[EngineName, Words]] = {
         "SocketGroup= in podman.socket: whoever may use it is root on that host",
         "free space where the engine keeps its data (podman system df, podman system prune)",
         "install it and start the service with it (podman --runtime NAME system service), or leave runtime out",
+        _NO_TLS,
+        _NO_TLS,
+        "/run/podman/podman.sock",
     ),
 }
 

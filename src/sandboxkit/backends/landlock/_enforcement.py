@@ -33,6 +33,9 @@ def enforcement(spec: SandboxSpec, facts: LandlockFacts) -> Enforcement:
             Control.FS_OVERLAY: _absent("Landlock has no layers; use bubblewrap or a copy of the directory"),
             Control.NET_NONE: _network(spec, facts),
             Control.NET_ALLOWLIST: _absent("Landlock knows ports and no hosts; use a backend with a network namespace"),
+            Control.NET_INTERCEPT: _absent(
+                "no way leads from its boxes to a proxy; use a backend with a network namespace"
+            ),
             Control.PROCESS_ISOLATION: _isolation(facts),
             Control.PROCESS_KILL_TREE: _kill_tree(facts),
             Control.PROCESS_NESTED_USERNS: _enforced("seccomp, whatever the spec allows"),

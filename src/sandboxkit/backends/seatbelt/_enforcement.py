@@ -33,6 +33,7 @@ def enforcement(spec: SandboxSpec, facts: SeatbeltFacts) -> Enforcement:
             Control.NET_ALLOWLIST: _absent(
                 "Seatbelt knows addresses and no host names, and no way leads from its boxes to the proxy in this version"
             ),
+            Control.NET_INTERCEPT: _absent("no way leads from its boxes to the proxy in this version"),
             Control.PROCESS_ISOLATION: _partial(
                 "processes outside cannot be signalled or inspected; that they exist can be found out"
             ),

@@ -1,0 +1,147 @@
+"""
+Images are fetched when the pull policy says so and never else: from a registry on loopback,
+which writes down what it was asked for.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.backends.docker.conftest import DEGRADED, shell_archive
+
+from sandboxkit.model import SandboxSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import docker
+
+    from sandboxkit.backends.docker import DockerBackend
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.timeout(200),
+    # Podman asks by TLS alone, unless a file of its machine says otherwise.
+    pytest.mark.parametrize("kind", ["docker"], indirect=True, scope="session"),
+]
+NAME = "sandboxkit-test-pull"
+MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+CONFIG = "application/vnd.docker.container.image.v1+json"
+LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
+
+
+def digest(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+class Registry(ThreadingHTTPServer):
+    """
+    As much of a registry as one image takes.
+
+    Source: distribution, "HTTP API V2", "Image Manifest V 2, Schema 2".
+    """
+
+    daemon_threads = True
+
+    def __init__(self, archive: bytes) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        layer = gzip.compress(archive, mtime=0)
+        about = {
+            "architecture": "amd64",
+            "os": "linux",
+            "config": {"Env": ["PATH=/bin"]},
+            "rootfs": {"type": "layers", "diff_ids": [digest(archive)]},
+        }
+        config = json.dumps(about).encode()
+        rows = [
+            {"mediaType": kind, "size": len(data), "digest": digest(data)}
+            for kind, data in ((CONFIG, config), (LAYER, layer))
+        ]
+        told = {"schemaVersion": 2, "mediaType": MANIFEST, "config": rows[0], "layers": rows[1:]}
+        manifest = json.dumps(told).encode()
+        self.asked: list[str] = []
+        self.content = {
+            "/v2/": ("application/json", b"{}"),
+            f"/v2/{NAME}/manifests/one": (MANIFEST, manifest),
+            f"/v2/{NAME}/manifests/{digest(manifest)}": (MANIFEST, manifest),
+            f"/v2/{NAME}/blobs/{digest(config)}": (CONFIG, config),
+            f"/v2/{NAME}/blobs/{digest(layer)}": (LAYER, layer),
+        }
+
+    @property
+    def image(self) -> str:
+        return f"127.0.0.1:{self.server_address[1]}/{NAME}:one"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Registry
+
+    def do_HEAD(self) -> None:
+        self.answer()
+
+    def do_GET(self) -> None:
+        self.wfile.write(self.answer())
+
+    def answer(self) -> bytes:
+        self.server.asked.append(self.path)
+        kind, data = self.server.content.get(self.path, ("text/plain", b""))
+        self.send_response(200 if data else 404)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.send_header("Docker-Content-Digest", digest(data))
+        self.end_headers()
+        return data
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
+        pass
+
+
+@contextmanager
+def registry(archive: bytes) -> Iterator[Registry]:
+    with Registry(archive) as found:
+        thread = threading.Thread(target=found.serve_forever)
+        thread.start()
+        try:
+            yield found
+        finally:
+            found.shutdown()
+            thread.join()
+
+
+async def test_an_image_is_fetched_when_the_policy_says_so(
+    backend: DockerBackend, make: Callable[..., DockerBackend], client: docker.APIClient
+) -> None:
+    spec = SandboxSpec.isolated(allow_degraded=DEGRADED)
+    with registry(shell_archive()) as found:
+        try:
+            never = await make(found.image).detect()
+            assert not never.available
+            assert found.image in never.reason
+            assert "pull='never'" in never.reason
+            assert found.asked == []
+
+            missing = make(found.image, pull="missing", timeout=60)
+            assert (await missing.execute(["echo", "fetched"], spec=spec)).check().text() == "fetched\n"
+            assert any("/blobs/" in path for path in found.asked)
+
+            found.asked.clear()
+            for again in (missing, make(found.image, pull="missing"), make(found.image)):
+                assert (await again.detect()).available
+            assert found.asked == []
+
+            assert (await make(found.image, pull="always", timeout=60).detect()).available
+            assert any(path.endswith("/manifests/one") for path in found.asked)
+
+            other = await make(found.image.replace(":one", ":two"), pull="missing", timeout=60).detect()
+            assert not other.available
+            assert ":two" in other.reason
+            assert "correct its name" in other.remedy
+        finally:
+            client.remove_image(found.image, force=True)
