@@ -391,12 +391,7 @@ def load(cargo: Path, texts: dict[str, str]) -> None:
         if sys.version_info[:2] == PYTHON:
             compiled = cargo.with_name("compiled")
             for source in (ROOT / "src").rglob("*.py"):
-                py_compile.compile(
-                    str(source),
-                    str(compiled),
-                    invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
-                    doraise=True,
-                )
+                py_compile.compile(str(source), str(compiled), doraise=True)
                 place = source.parent.relative_to(ROOT) / "__pycache__"
                 archive.add(compiled, str(place / f"{source.stem}.{sys.implementation.cache_tag}.pyc"))
         for name, text in texts.items():
