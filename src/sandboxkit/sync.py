@@ -94,10 +94,14 @@ class Sandbox:
 
 
 @contextmanager
-def open_sandbox(spec: SandboxSpec) -> Iterator[Sandbox]:
+def open_sandbox(spec: SandboxSpec, *, registry: SandboxRegistry | None = None) -> Iterator[Sandbox]:
     """
     A box on the best backend; `sandboxkit.open_sandbox` for programs without an event
     loop. Leaving the context ends everything in it.
+
+    Args:
+        spec: The box.
+        registry: The backends; None are the process's own.
 
     Raises:
         ShutDownError: The interpreter is ending.
@@ -105,7 +109,7 @@ def open_sandbox(spec: SandboxSpec) -> Iterator[Sandbox]:
     from sandboxkit.router import open_sandbox as open_on_loop
 
     loop = shared_loop()
-    with loop.entered(open_on_loop(spec)) as box:
+    with loop.entered(open_on_loop(spec, registry=registry)) as box:
         yield Sandbox(box, loop)
 
 

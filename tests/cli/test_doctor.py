@@ -81,12 +81,31 @@ def test_doctor_warns_of_secrets_that_others_can_read(cli: Cli, tmp_path: Path) 
     assert [text.partition(str(tmp_path))[2] for text in warnings] == [
         "/token.toml holds a secret (github-token) and has the mode 0644: chmod 0600 it",
         "/key.json holds a secret (api_key) and has the mode 0644: chmod 0600 it",
-        "/missing.toml cannot be looked at: No such file or directory",
+        "/missing.toml cannot be looked at: No such file or directory; nothing is said about its secrets",
     ]
     assert "hunter2" not in str(warnings)
     for name in texts:
         (tmp_path / name).chmod(0o600)
     assert str(tmp_path) not in str(record(cli("doctor", "--json", *paths[:3]))["warnings"])
+
+
+def test_doctor_does_not_pass_a_file_it_cannot_look_at(cli: Cli, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_text("x" * (2 << 20))
+    (tmp_path / "plain").write_text("name = 1\n")
+    found = record(cli("doctor", "--json", "plain"))
+    assert found["exit_code"] == (0 if found["default_backend"] else 1)  # the control
+    found = record(cli("doctor", "--json", "plain", "missing", "pipe", ".", "large"))
+    assert found["exit_code"] == 1
+    assert [text for text in found["warnings"] if "cannot be looked at" in text] == [
+        f"{name} cannot be looked at: {why}; nothing is said about its secrets"
+        for name, why in (
+            ("missing", "No such file or directory"),
+            ("pipe", "it is no file"),
+            (".", "it is no file"),
+            ("large", "it has more than 1048576 characters"),
+        )
+    ]
 
 
 def test_backends_are_listed_by_priority(cli: Cli) -> None:

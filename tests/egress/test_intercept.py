@@ -10,6 +10,8 @@ import gzip
 import json
 import logging
 import os
+import re
+import socket
 import ssl
 import sys
 from contextlib import asynccontextmanager, suppress
@@ -24,13 +26,14 @@ from tests.egress.test_proxy import exactly, head
 
 from sandboxkit import EgressPolicy, PolicyError
 from sandboxkit.egress import EgressEvent, EgressProxy, EgressQuestion, Injection, Interception, ProxyLimits
+from sandboxkit.egress._plain import PlainStream
 from sandboxkit.secrets import SecretRegistry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
-    from anyio.abc import SocketStream
+    from anyio.abc import ByteStream, SocketStream
 
 trustme = pytest.importorskip("trustme", reason="makes the certificates")
 pytest.importorskip("h11", reason="the proxy is the extra egress")
@@ -94,14 +97,17 @@ class Box:
         (certificate,) = proxy.trust("/run/box").files.values()
         self.context = ssl.create_default_context(cadata=certificate.decode())
 
-    async def tunnel(self, target: str) -> SocketStream:
-        stream = await anyio.connect_tcp("127.0.0.1", self.port)
-        await stream.send(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
-        answer = await head(stream)
-        if not answer.startswith(b"HTTP/1.1 200"):
-            answer += await read_all(stream)
-            await stream.aclose()
-            raise ConnectionRefusedError(answer.decode())
+    async def tunnel(self, target: str) -> ByteStream:
+        # Not connect_tcp: cancelled as it returns, it forgets the socket.
+        stream = PlainStream(socket.create_connection(("127.0.0.1", self.port)))
+        try:
+            await stream.send(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
+            answer = await head(stream)
+            if not answer.startswith(b"HTTP/1.1 200"):
+                raise ConnectionRefusedError((answer + await read_all(stream)).decode())
+        except BaseException:
+            await anyio.aclose_forcefully(stream)
+            raise
         return stream
 
     async def secured(self, target: str, name: str | None = None) -> TLSStream:
@@ -669,7 +675,7 @@ async def test_a_client_cannot_choose_how_the_answer_is_written() -> None:
             "A-IM: gzip",
         )
     fields = {line.partition(b":")[0].lower() for line in asked[0].split(b"\r\n")[1:] if line}
-    assert fields == {b"host", b"accept-encoding", b"connection"}
+    assert fields == {b"host", b"accept-encoding"}
     assert b"Accept-Encoding: identity" in asked[0]
 
 
@@ -697,6 +703,149 @@ async def test_a_stream_of_events_is_not_held_back() -> None:
                 got += await stream.receive()
             go.set()
             assert b"data: second" in await read_all(stream)
+
+
+# -- connections that are kept ----------------------------------------------------------
+
+
+@asynccontextmanager
+async def lasting(*, ends_after: int | None = None, adds: bytes = b"") -> AsyncIterator[tuple[int, list[list[bytes]]]]:
+    """
+    A TLS server that serves many requests of a connection, and remembers those of each. It
+    ends without an answer to the one after *ends_after*, and says *adds* behind each answer.
+    """
+    context = server_context("a.example")
+    asked: list[list[bytes]] = []
+
+    async def one(stream: SocketStream) -> None:
+        own: list[bytes] = []
+        asked.append(own)
+        async with stream:
+            with suppress(anyio.EndOfStream, anyio.BrokenResourceError, ssl.SSLError):
+                await serve(await TLSStream.wrap(stream, server_side=True, ssl_context=context), own)
+
+    async def serve(tls: TLSStream, own: list[bytes]) -> None:
+        while True:
+            request = await head(tls)
+            if len(own) == ends_after:
+                return
+            own.append(request)
+            if b"content-length: 2" in request.lower():
+                await exactly(tls, 2)
+            await tls.send(ok(request.split(b"\r\n")[0] + SECRET.encode()) + adds)
+
+    async with serving(one) as port:
+        yield port, asked
+
+
+async def answers(box: Box, port: int, *lines: str) -> list[bytes]:
+    """
+    What comes back to requests of one tunnel, one after the other.
+    """
+    got = []
+    with anyio.fail_after(10):
+        async with await box.secured(f"a.example:{port}") as stream:
+            for line in lines:
+                body = "xy" if line.startswith("POST") else ""
+                length = f"Content-Length: {len(body)}\r\n" if body else ""
+                await stream.send(f"{line} HTTP/1.1\r\nHost: a.example:{port}\r\n{length}\r\n{body}".encode())
+                answer = await head(stream)
+                if b"chunked" in answer:
+                    while not answer.endswith(b"0\r\n\r\n"):
+                        answer += await stream.receive()
+                elif told := re.search(rb"Content-Length: (\d+)", answer):
+                    answer += await exactly(stream, int(told[1]))
+                got.append(answer)
+    return got
+
+
+async def test_a_connection_is_kept_for_the_next_request() -> None:
+    async with lasting() as (port, asked), boxed(**injecting(port)) as box:
+        got = await answers(box, port, "GET /v1/a", "GET /v1/b", "POST /v1/c", "GET /v1/d", "GET /v1/e")
+        await until(lambda: len(box.events) >= 6)
+        addresses = [event.address for event in box.events if event.protocol == "https"]
+    assert [len(own) for own in asked] == [2, 3]  # what cannot be repeated gets a connection of its own
+    assert [answer.startswith(b"HTTP/1.1 200") for answer in got] == [True] * 5
+    assert not any(SECRET.encode() in answer for answer in got)
+    assert addresses == ["127.0.0.1"] * 5
+
+
+async def test_each_request_of_a_kept_connection_is_decided_about() -> None:
+    policy = local_policy(rules=[{"action": "deny", "to": "a.example/private"}])
+    async with lasting() as (port, asked), boxed(policy) as box:
+        got = await answers(box, port, "GET /a", "GET /b", "GET /private")
+    assert [answer[9:12] for answer in got] == [b"200", b"200", b"403"]
+    assert [len(own) for own in asked] == [2]
+
+
+async def test_a_kept_connection_that_has_ended_is_made_anew() -> None:
+    async with lasting(ends_after=1) as (port, asked), boxed() as box:
+        got = await answers(box, port, *["GET /a"] * 4)
+    assert [answer[9:12] for answer in got] == [b"200"] * 4
+    assert [len(own) for own in asked if own] == [1] * 4
+
+
+async def test_what_comes_behind_an_answer_is_never_the_next_one() -> None:
+    async with lasting(adds=ok(b"smuggled")) as (port, asked), boxed(**injecting(port)) as box:
+        got = await answers(box, port, *["GET /v1/a"] * 3)
+    assert not any(b"smuggled" in answer for answer in got)
+    assert [len(own) for own in asked] == [1] * 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors and connections in /proc")
+async def test_no_cancellation_leaves_anything_of_an_intercepted_tunnel() -> None:
+    """
+    A client is given up after each number of turns of the event loop, and so at each await.
+    """
+    async with lasting() as (port, _), boxed(**injecting(port)) as box:
+        await answers(box, port, "GET /v1/a")
+        await until_closed(box.port, port)
+        before = len(os.listdir("/proc/self/fd"))
+        for turns in range(0, 120, 6):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(answers, box, port, "GET /v1/a", "GET /v1/b")
+                for _ in range(turns):
+                    await anyio.lowlevel.checkpoint()
+                tasks.cancel_scope.cancel()
+        await until_closed(box.port, port)
+        await until(lambda: len(os.listdir("/proc/self/fd")) <= before)
+        assert len(await answers(box, port, "GET /v1/a")) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors and connections in /proc")
+async def test_cancelling_the_proxy_at_any_await_leaves_nothing() -> None:
+    async with lasting() as (port, _):
+        before = len(os.listdir("/proc/self/fd"))
+        for turns in range(0, 120, 6):
+            with suppress(OSError, anyio.EndOfStream, anyio.BrokenResourceError, ssl.SSLError):
+                async with boxed(**injecting(port)) as box, anyio.create_task_group() as tasks:
+                    tasks.start_soon(_tried, box, port)
+                    for _ in range(turns):
+                        await anyio.lowlevel.checkpoint()
+                    tasks.cancel_scope.cancel()
+            await until_closed(box.port, port)
+            await until(lambda: len(os.listdir("/proc/self/fd")) <= before)
+
+
+async def _tried(box: Box, port: int) -> None:
+    with suppress(OSError, anyio.EndOfStream, anyio.BrokenResourceError, ssl.SSLError):
+        await answers(box, port, "GET /v1/a", "GET /v1/b")
+
+
+async def until_closed(*ports: int) -> None:
+    """
+    Waits until no connection to one of *ports* is established.
+    """
+    endings = tuple(f":{port:04X}" for port in ports)
+    await until(
+        lambda: not [row for row in connections() if row[3] == "01" and (row[1] + " " + row[2]).endswith(endings)]
+    )
+    await until(lambda: not [row for row in connections() if row[3] in ("01", "08") and row[1].endswith(endings)])
+
+
+def connections() -> list[list[str]]:
+    with open("/proc/net/tcp", encoding="ascii") as rows:
+        return [row.split() for row in rows.readlines()[1:]]
 
 
 @pytest.mark.parametrize(

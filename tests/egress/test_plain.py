@@ -4,6 +4,7 @@ Streams of plain sockets carry everything, hold little, and outlive what happens
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import socket
@@ -18,6 +19,7 @@ from tests.egress.servers import echo, local_policy, names, read_all, serving, u
 
 from sandboxkit.egress import EgressProxy, _plain
 from sandboxkit.egress._plain import PlainStream, serve_plain
+from sandboxkit.egress._stream import has_news
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -168,3 +170,28 @@ async def test_a_listener_on_several_addresses_is_served() -> None:
                 await stream.send(f"CONNECT a.example:{server} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
                 assert (await stream.receive()).startswith(b"HTTP/1.1 200")
         tasks.cancel_scope.cancel()
+
+
+async def test_whether_something_came_is_known_of_any_descriptor() -> None:
+    """
+    select(2) takes none from 1024 on.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2048:
+        pytest.skip(f"not applicable: this process may have {hard} descriptors")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    try:
+        near, far = socket.socketpair()
+        with near, far:
+            stream = PlainStream(socket.socket(fileno=fcntl.fcntl(near.fileno(), fcntl.F_DUPFD_CLOEXEC, 1500)))
+            assert not has_news(stream)
+            far.send(b"x")
+            assert has_news(stream)
+            assert await stream.receive() == b"x"
+            assert not has_news(stream)
+            far.close()
+            assert has_news(stream)
+            await stream.aclose()
+            assert has_news(stream)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -375,6 +375,36 @@ async def test_garbage_ends_the_connection_and_nothing_else(data: bytes) -> None
         assert (await proxy.said(b"CONNECT localhost:1 HTTP/1.1\r\nHost: x\r\n\r\n")).startswith(b"HTTP/1.1 403")
 
 
+@pytest.mark.parametrize(
+    ("data", "protocol", "why"),
+    [
+        (b"GET / HTTP/9\r\n\r\n", "http", "the request is malformed"),
+        (b"nonsense\r\n\r\n", "http", "the request is malformed"),
+        (b"GET http://a.example/ HTTP/1.1\r\nHost: a\r\n x: \0\xff\r\n\r\n", "http", "the request is malformed"),
+        (b"GET http://a.example/ HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 5000 + b"\r\n\r\n", "http", "1000 bytes"),
+        (
+            b"POST http://a.example/ HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "http",
+            "two lengths",
+        ),
+        (b"\x16\x03\x01\0\x05hello", "http", "TLS to the proxy itself"),
+        (b"\x05\x01\x02", "socks5", "no way without a token"),
+        (b"\x05\x01\0\x05\x02\0\x01\x7f\0\0\x01\0\x50", "socks5", "command 2"),
+        (b"\x05\x01\0\x04\x01\0\x01\x7f\0\0\x01\0\x50", "socks5", "version 4"),
+        (b"\x05\x01\0\x05\x01\0\x07\x7f\0\0\x01\0\x50", "socks5", "kind 7"),
+    ],
+)
+async def test_what_cannot_be_read_is_recorded_too(data: bytes, protocol: str, why: str) -> None:
+    async with proxying(limits=ProxyLimits(header_bytes=1000)) as proxy:
+        await proxy.said(data)
+        (event,) = await proxy.recorded()
+    assert (event.identity, event.protocol, event.verdict.action) == ("box", protocol, "deny")
+    assert why in event.verdict.reason
+    assert event.verdict.reason.isascii()
+    assert event.verdict.reason.isprintable()
+    assert len(event.verdict.reason) <= 200
+
+
 async def test_long_headers_are_refused() -> None:
     async with proxying(limits=ProxyLimits(header_bytes=1000)) as proxy:
         answer = await proxy.said(b"GET http://a.example/ HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 5000 + b"\r\n\r\n")

@@ -63,14 +63,16 @@ def _with_plugins(names: Sequence[str]) -> tuple[SandboxRegistry, dict[str, str]
 def doctor(options: argparse.Namespace, report: Report) -> int:
     """
     Prints what the machine has and what each backend makes of it, with remedies. It ends
-    with 0 where some backend keeps what a default spec requires, else with 1: a program
-    that can run only what asks for less should hear of it before it is in use.
+    with 0 where some backend keeps what a default spec requires and every file that was named
+    could be looked at, else with 1: a program that can run only what asks for less should
+    hear of it before it is in use.
     """
     default_registry().forget()  # whoever asks wants to know how it is now
     features, found = machine(), anyio.run(list_sandbox_backends)
-    warnings = [*_warnings(found), *filter(None, map(open_secrets, options.files))]
+    unseen, told = _looked_at(options.files)
+    warnings = [*_warnings(found), *told, *unseen]
     chosen = next((status.name for status in found if status.available and not status.missing), None)
-    code = Exit.FOUND_WANTING if chosen is None else Exit.DONE
+    code = Exit.FOUND_WANTING if chosen is None or unseen else Exit.DONE
     if not report.is_json:
         say(
             table(
@@ -85,6 +87,19 @@ def doctor(options: argparse.Namespace, report: Report) -> int:
         say("\n" + _verdict(found, chosen))
     fields = {"machine": [asdict(feature) for feature in features], "warnings": warnings, "default_backend": chosen}
     return report.done(code, code.status, {**fields, "backends": [status.to_dict() for status in found]})
+
+
+def _looked_at(paths: Sequence[str]) -> tuple[list[str], list[str]]:
+    """
+    Which of the files at *paths* cannot be looked at, and what is wrong with the others.
+    """
+    unseen, told = list[str](), list[str]()
+    for path in paths:
+        try:
+            told += filter(None, [open_secrets(path)])
+        except OSError as exc:
+            unseen.append(f"{path} cannot be looked at: {exc.strerror}; nothing is said about its secrets")
+    return unseen, told
 
 
 def _verdict(found: tuple[BackendStatus, ...], chosen: str | None) -> str:

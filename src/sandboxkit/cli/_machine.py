@@ -4,9 +4,11 @@ What this machine's kernel offers to any sandbox, with a remedy for what it does
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import re
+import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,12 +66,14 @@ def open_secrets(path: str) -> str | None:
     """
     What is wrong with the configuration file at *path*: it holds a secret, and somebody
     else than its owner may read or write it.
+
+    Raises:
+        OSError: It cannot be looked at.
     """
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            found, text = os.fstat(file.fileno()), file.read(_LARGEST)
-    except OSError as exc:
-        return f"{path} cannot be looked at: {exc.strerror}"
+    with open(path, encoding="utf-8", errors="surrogateescape", opener=_without_waiting) as file:
+        found, text = os.fstat(file.fileno()), file.read(_LARGEST + 1)
+    if len(text) > _LARGEST:
+        raise OSError(errno.EFBIG, f"it has more than {_LARGEST} characters")
     kind = secret_in(text)
     if kind is None or sys.platform == "win32":
         return None
@@ -78,6 +82,17 @@ def open_secrets(path: str) -> str | None:
     if found.st_uid not in (os.geteuid(), 0):
         return f"{path} holds a secret ({kind}) and belongs to another user (uid {found.st_uid}): chown it"
     return None
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """
+    Opens files alone: a pipe would be waited for, and a device has no configuration.
+    """
+    fd = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    raise OSError(errno.EINVAL, "it is no file")
 
 
 def _read(path: str) -> str | None:

@@ -200,6 +200,18 @@ async def _race(where: str, addresses: Sequence[Address], port: int, connector: 
     The first of *addresses* that answers. The next is tried when one fails, or has had its head start.
     """
     won: list[Connection] = []
+    try:
+        return await _raced(where, addresses, port, connector, won)
+    except BaseException:
+        for connection in won:  # it came at the moment at which all was cancelled
+            with anyio.CancelScope(shield=True):
+                await anyio.aclose_forcefully(connection.stream)
+        raise
+
+
+async def _raced(
+    where: str, addresses: Sequence[Address], port: int, connector: Connector, won: list[Connection]
+) -> Connection:
     failures: list[OSError] = []
     async with anyio.create_task_group() as tasks:
 

@@ -21,9 +21,10 @@ class EgressEvent:
 
     Attributes:
         identity: Whose it was: the name of the proxy's listener.
-        protocol: `connect`, `http` or `socks5`: how it was asked for.
+        protocol: `connect`, `http`, `socks5`, or inside a tunnel `https`: how it was asked for.
         destination: Host and port, or for a request its URL without the query; what
-            could not be read is shown shortened, in ASCII.
+            could not be read is shown shortened, in ASCII. Of what is no request at all
+            only the verdict tells.
         verdict: What was decided, and by which rule.
         host: The canonical host, or None where none could be read.
         port: The port, likewise.

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Gate"]
 
+_SHOWN = 200
+"""Characters kept of what is said of a request that cannot be read."""
+
 
 @final
 class Gate:
@@ -64,6 +67,14 @@ class Gate:
         finally:
             if self._on_event is not None:
                 self._on_event(record.event())
+
+    def unread(self, protocol: str, why: str, *, of: str = "a request") -> None:
+        """
+        Records what could not be read, and so was not decided about.
+        """
+        if self._on_event is not None:
+            verdict = Verdict.deny(ascii(why)[1:-1][:_SHOWN], code="url")
+            self._on_event(Record(self.identity, protocol, of, verdict=verdict).event())
 
     async def open_request(self, url: Url, method: str, record: Record) -> Connection:
         """

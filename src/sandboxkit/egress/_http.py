@@ -8,6 +8,7 @@ import base64
 import binascii
 import hmac
 import re
+from functools import partial
 from typing import TYPE_CHECKING, final
 
 import anyio
@@ -19,7 +20,7 @@ from sandboxkit.errors import EgressError, EgressLimitError, EgressTimeoutError,
 from sandboxkit.guard import canonical_host, canonical_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from anyio.abc import ByteStream
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from sandboxkit.egress._stream import Unread
     from sandboxkit.guard import Url
 
-__all__ = ["Exchange", "Server", "serve_http", "status_of"]
+__all__ = ["Exchange", "Server", "StaleConnectionError", "serve_http", "status_of"]
 
 _Headers = list[tuple[bytes, bytes]]
 _AUTHORITY = re.compile(r"(\[[^\]]*\]|[^:\[\]]+):([0-9]{1,5})", re.ASCII)
@@ -50,12 +51,13 @@ async def serve_http(gate: Gate, client: Unread, *, limits: ProxyLimits, token: 
 
     Source: RFC 9110 section 9.3.6 (CONNECT), RFC 9112 section 3.2.2 (absolute form).
     """
-    server = Server(client, limits)
+    server = Server(client, limits, on_unread=partial(gate.unread, "http"))
     for _ in range(limits.requests):
         request = await server.request()
         if request is None:
             return
         if token is not None and not _has_token(request, token):
+            gate.unread("http", "it did not show the token")
             await server.refuse(407, "this proxy needs a token", (b"Proxy-Authenticate", b'Basic realm="sandboxkit"'))
             return
         if request.method == b"CONNECT":
@@ -72,9 +74,10 @@ class Server:
     Our side of the client's connection.
     """
 
-    def __init__(self, client: Unread, limits: ProxyLimits) -> None:
+    def __init__(self, client: Unread, limits: ProxyLimits, *, on_unread: Callable[[str], None]) -> None:
         self.client = client
         self.limits = limits
+        self._on_unread = on_unread
         self.http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.header_bytes)
 
     async def request(self) -> h11.Request | None:
@@ -87,18 +90,22 @@ class Server:
         except TimeoutError:
             return None
         except h11.RemoteProtocolError as exc:
-            await self.refuse(exc.error_status_hint, f"the request is malformed: {exc}")
+            await self._not_read(exc.error_status_hint, f"the request is malformed: {exc}")
             return None
         if not isinstance(event, h11.Request):
             return None
         if _size(event) > self.limits.header_bytes:
-            await self.refuse(431, f"the request has more than {self.limits.header_bytes} bytes of headers")
+            await self._not_read(431, f"the request has more than {self.limits.header_bytes} bytes of headers")
             return None
         names = [name for name, _ in event.headers]
         if b"transfer-encoding" in names and b"content-length" in names:
-            await self.refuse(400, "the request has two lengths (Content-Length and Transfer-Encoding)")
+            await self._not_read(400, "the request has two lengths (Content-Length and Transfer-Encoding)")
             return None
         return event
+
+    async def _not_read(self, status: int, why: str) -> None:
+        self._on_unread(why)
+        await self.refuse(status, why)
 
     async def refuse(self, status: int, why: str, *headers: tuple[bytes, bytes]) -> None:
         """
@@ -221,32 +228,63 @@ async def _forward(gate: Gate, server: Server, request: h11.Request) -> bool:
             return await exchange.run(method, url, request.headers.raw_items())
 
 
+class StaleConnectionError(Exception):
+    """
+    A connection that was kept had ended before it served again.
+    """
+
+
 @final
 class Exchange:
     """
     One request and its answer. Both are written anew, so that what one side reads as a
     single message is one for the other side too.
 
+    Args:
+        server: Our side of the client's connection.
+        upstream: The connection to the server.
+        record: What becomes of it.
+        veil: What is pulled over it where the host gets secrets.
+        upgrades: Whether it may become a websocket.
+        keeps: Whether *upstream* may serve another exchange afterwards.
+        used: Whether it has served one before: the server may have ended it since.
+
     Attributes:
+        server: As above.
+        record: As above.
         switched: Whether the server agreed to another protocol: nothing more of HTTP comes.
     """
 
     def __init__(
-        self, server: Server, upstream: ByteStream, record: Record, *, veil: Veil | None = None, upgrades: bool = False
+        self,
+        server: Server,
+        upstream: ByteStream,
+        record: Record,
+        *,
+        veil: Veil | None = None,
+        upgrades: bool = False,
+        keeps: bool = False,
+        used: bool = False,
     ) -> None:
-        self._server = server
+        self.server = server
         self._upstream = upstream
-        self._record = record
+        self.record = record
         self._veil = veil
         self._upgrades = upgrades
+        self._keeps = keeps
+        self._is_unanswered = used
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=server.limits.header_bytes)
         self.switched = False
 
     async def run(self, method: str, url: Url, headers: Iterable[tuple[bytes, bytes]]) -> bool:
         """
         Returns whether the client may send another request.
+
+        Raises:
+            StaleConnectionError: *upstream* was used before and has ended since; the client was
+                told nothing.
         """
-        limits, traffic = self._server.limits, self._record.traffic
+        limits, traffic = self.server.limits, self.record.traffic
         fields = [field for field in _end_to_end(headers) if field[0].lower() != b"host"]
         head = h11.Request(
             method=method,
@@ -255,10 +293,11 @@ class Exchange:
                 (b"Host", url.authority.encode()),
                 *(fields if self._veil is None else self._veil.request(fields)),
                 *_framing(headers),
-                *(_UPGRADE if self._upgrades else [(b"Connection", b"close")]),
+                *(_UPGRADE if self._upgrades else [] if self._keeps else [(b"Connection", b"close")]),
             ],
         )
         failures: list[Exception] = []
+        left: list[Exception] = []
         with anyio.move_on_after(limits.total_timeout):
             async with anyio.create_task_group() as tasks:
 
@@ -271,40 +310,64 @@ class Exchange:
                         failures.append(exc)
                         tasks.cancel_scope.cancel()
 
-                await self._to_server(head)
-                tasks.start_soon(upload)
                 try:
+                    await self._begin(head)
+                    tasks.start_soon(upload)
                     await self._download()
                 except (EgressError, TunnelEndedError) as exc:
                     failures.append(exc)
+                except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError) as exc:
+                    left.append(exc)  # raised below: the group would wrap it
                 tasks.cancel_scope.cancel()
+        if left:
+            raise left[0]
+        if self._is_unanswered and failures and isinstance(failures[0], EgressLimitError):
+            raise StaleConnectionError from failures[0]
         return await self._ended(failures, traffic.received)
+
+    @property
+    def is_reusable(self) -> bool:
+        """
+        Whether *upstream* can serve another exchange: both messages were whole, nothing came
+        behind the answer, and the server keeps the connection.
+        """
+        is_done = self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+        return self._keeps and is_done and self._http.trailing_data == (b"", False)
 
     def unread(self) -> tuple[bytes, bytes]:
         """
         What client and server sent behind the switch of protocols.
         """
-        return self._server.http.trailing_data[0], self._http.trailing_data[0]
+        return self.server.http.trailing_data[0], self._http.trailing_data[0]
 
     async def _ended(self, failures: list[Exception], received: int) -> bool:
-        http = self._server.http
+        http = self.server.http
         if self.switched and not failures:
             return False
         if failures or http.our_state is not h11.DONE:
             problem = (
-                failures[0] if failures else EgressTimeoutError(self._record.destination, "the exchange took too long")
+                failures[0] if failures else EgressTimeoutError(self.record.destination, "the exchange took too long")
             )
-            self._record.failed(problem)
-            await self._server.refuse(status_of(problem), str(problem))
+            self.record.failed(problem)
+            await self.server.refuse(status_of(problem), str(problem))
             return False
         if http.their_state is not h11.DONE:
             return False
         http.start_next_cycle()
         return True
 
+    async def _begin(self, head: h11.Request) -> None:
+        try:
+            await self._to_server(head)
+        except (anyio.BrokenResourceError, OSError):
+            raise EgressLimitError(self.record.destination, "the server broke the connection") from None
+
     async def _upload(self) -> None:
+        if self.server.http.their_state is h11.DONE:  # it was read for a connection that had ended
+            await self._to_server(h11.EndOfMessage())
+            return
         while True:
-            event = await _next(self._server.http, self._server.client)
+            event = await _next(self.server.http, self.server.client)
             if isinstance(event, h11.Data):
                 await self._to_server(h11.Data(data=event.data))
             elif isinstance(event, h11.EndOfMessage):
@@ -316,6 +379,8 @@ class Exchange:
     async def _download(self) -> None:
         while True:
             event = await self._answer()
+            if isinstance(event, h11.InformationalResponse | h11.Response):
+                self._is_unanswered = False
             match event:
                 case h11.InformationalResponse(status_code=101):
                     if self._upgrades:
@@ -337,7 +402,7 @@ class Exchange:
                     return
                 case _:
                     raise EgressLimitError(
-                        self._record.destination, "the server closed the connection without an answer"
+                        self.record.destination, "the server closed the connection without an answer"
                     )
 
     def _shown(self, headers: Iterable[tuple[bytes, bytes]]) -> _Headers:
@@ -349,7 +414,7 @@ class Exchange:
         if self._veil is not None:
             refusal = self._veil.refusal(event.status_code, fields)
             if refusal is not None:
-                raise EgressLimitError(self._record.destination, refusal)
+                raise EgressLimitError(self.record.destination, refusal)
             reason, framing = b"", []  # masking changes the length
         return h11.Response(status_code=event.status_code, reason=reason, headers=[*self._shown(fields), *framing])
 
@@ -359,25 +424,25 @@ class Exchange:
 
     async def _answer(self) -> h11.Event | type[h11.PAUSED]:
         try:
-            with anyio.fail_after(self._server.limits.idle_timeout):
+            with anyio.fail_after(self.server.limits.idle_timeout):
                 event = await _next(self._http, self._upstream)
         except TimeoutError:
-            raise EgressTimeoutError(self._record.destination, "the server is silent") from None
+            raise EgressTimeoutError(self.record.destination, "the server is silent") from None
         except h11.RemoteProtocolError as exc:
             # What the server wrote stands in the exception: behind a veil nobody may see it.
             detail = "" if self._veil else f": {exc}"
-            raise EgressLimitError(self._record.destination, f"the answer is malformed{detail}") from (
+            raise EgressLimitError(self.record.destination, f"the answer is malformed{detail}") from (
                 None if self._veil else exc
             )
         except (anyio.BrokenResourceError, OSError):
-            raise EgressLimitError(self._record.destination, "the server broke the connection") from None
+            raise EgressLimitError(self.record.destination, "the server broke the connection") from None
         if (
             isinstance(event, h11.Response | h11.InformationalResponse)
-            and _size(event) > self._server.limits.header_bytes
+            and _size(event) > self.server.limits.header_bytes
         ):
             raise EgressLimitError(
-                self._record.destination,
-                f"the answer has more than {self._server.limits.header_bytes} bytes of headers",
+                self.record.destination,
+                f"the answer has more than {self.server.limits.header_bytes} bytes of headers",
             )
         return event
 
@@ -387,12 +452,12 @@ class Exchange:
         self._count(sent=len(data))
 
     async def _to_client(self, event: h11.Event) -> None:
-        data = self._server.http.send(event) or b""
-        await self._server.client.send(data)
+        data = self.server.http.send(event) or b""
+        await self.server.client.send(data)
         self._count(received=len(data))
 
     def _count(self, *, sent: int = 0, received: int = 0) -> None:
-        traffic, bound = self._record.traffic, self._server.limits.tunnel_bytes
+        traffic, bound = self.record.traffic, self.server.limits.tunnel_bytes
         traffic.sent += sent
         traffic.received += received
         if bound is not None and traffic.sent + traffic.received > bound:

@@ -6,18 +6,19 @@ the real one itself.
 from __future__ import annotations
 
 import ssl
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, final
 
 import anyio
-from anyio.streams.tls import TLSStream
+from anyio.streams.tls import TLSAttribute, TLSStream
 
 from sandboxkit.egress._hello import HelloState
-from sandboxkit.egress._http import Exchange, Server, status_of
+from sandboxkit.egress._http import Exchange, Server, StaleConnectionError, status_of
 from sandboxkit.egress._injection import Injector
 from sandboxkit.egress._relay import TunnelEndedError, relay
 from sandboxkit.egress._roots import strict, system_roots
-from sandboxkit.egress._stream import Unread
+from sandboxkit.egress._stream import Unread, has_news
 from sandboxkit.egress._tunnel import Tunnel, greeting, more, refuse_greeting
 from sandboxkit.errors import (
     EgressDeniedError,
@@ -82,7 +83,8 @@ class Interceptor:
 @final
 class Intercepted:
     """
-    A tunnel in which the proxy is the host. The real one is connected for each request.
+    A tunnel in which the proxy is the host. The real one is connected when a request was
+    allowed; a connection that it keeps serves the next one that can be repeated.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class Intercepted:
         self._port = port
         self._limits = limits
         self._record = record
+        self._kept: tuple[TLSStream, str | None] | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -101,7 +104,8 @@ class Intercepted:
     async def __aexit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, where: TracebackType | None
     ) -> None:
-        return
+        if self._kept is not None:
+            await _let_go(self._kept[0])
 
     async def carry(self, client: Unread) -> None:
         """
@@ -153,7 +157,8 @@ class Intercepted:
             raise TunnelEndedError(
                 "the client ended the TLS handshake: it must trust the certificate of EgressProxy.trust()"
             ) from None
-        server = Server(Unread(inside), self._limits)
+        unread = partial(self._gate.unread, "https", of=f"https://{self._record.destination}/")
+        server = Server(Unread(inside), self._limits, on_unread=unread)
         for _ in range(self._limits.requests):
             request = await server.request()
             if request is None or not await self._one(server, request):
@@ -174,21 +179,51 @@ class Intercepted:
                 await self._gate.approve_request(url, method, record)
                 veil = self._interceptor.injector.veil(url, method)
                 upgrades = self._upgrades(request, url, veil)
+                used = None if upgrades or not _may_be_repeated(request) else self._taken(record)
+                if used is not None:
+                    with suppress(StaleConnectionError):
+                        exchange = Exchange(server, used, record, veil=veil, keeps=True, used=True)
+                        return await self._over(exchange, used, url, request)
                 upstream = await self._connected(url, record)
             except (EgressError, UrlError, SecretScopeError) as exc:
                 await server.refuse(status_of(exc), str(exc))
                 record.failed(exc)
                 return False
-            try:
-                exchange = Exchange(server, upstream, record, veil=veil, upgrades=upgrades)
-                again = await exchange.run(method, url, request.headers.raw_items())
-                if exchange.switched:
-                    await self._carry_socket(server, upstream, exchange, record)
-                return again
-            finally:
-                # The message was whole or is given up: there is no end of TLS to wait for.
-                with anyio.CancelScope(shield=True):
-                    await anyio.aclose_forcefully(upstream.transport_stream)
+            exchange = Exchange(server, upstream, record, veil=veil, upgrades=upgrades, keeps=not upgrades)
+            return await self._over(exchange, upstream, url, request)
+
+    async def _over(self, exchange: Exchange, upstream: TLSStream, url: Url, request: h11.Request) -> bool:
+        """
+        One exchange over *upstream*, which is kept for the next where that is possible.
+        """
+        is_kept = False
+        try:
+            again = await exchange.run(request.method.decode("ascii"), url, request.headers.raw_items())
+            if exchange.switched:
+                await self._carry_socket(upstream, exchange)
+            is_kept = again and exchange.is_reusable
+            return again
+        finally:
+            before: tuple[TLSStream, str | None] | None = (upstream, None)
+            if is_kept:
+                before, self._kept = self._kept, (upstream, exchange.record.address)
+            if before is not None:
+                await _let_go(before[0])
+
+    def _taken(self, record: Record) -> TLSStream | None:
+        """
+        The connection that was kept, if nothing came over it since: otherwise the server has
+        ended it, or says what nobody asked for.
+        """
+        kept, self._kept = self._kept, None
+        if kept is None:
+            return None
+        stream, address = kept
+        if stream.extra(TLSAttribute.ssl_object).pending() or has_news(stream):
+            self._kept = kept  # let go of when another is kept, or the tunnel ends
+            return None
+        record.address = address
+        return stream
 
     def _url(self, request: h11.Request) -> Url:
         """
@@ -249,19 +284,38 @@ class Intercepted:
         await anyio.aclose_forcefully(connection.stream)
         raise problem
 
-    async def _carry_socket(self, server: Server, upstream: ByteStream, exchange: Exchange, record: Record) -> None:
-        far = Unread(upstream)
-        for stream, data in zip((server.client, far), exchange.unread(), strict=True):
+    async def _carry_socket(self, upstream: ByteStream, exchange: Exchange) -> None:
+        client, far = exchange.server.client, Unread(upstream)
+        for stream, data in zip((client, far), exchange.unread(), strict=True):
             stream.put_back(data)
         await relay(
-            server.client,
+            client,
             far,
-            record.traffic,
-            first=partial(more, server.client),
+            exchange.record.traffic,
+            first=partial(more, client),
             idle_timeout=self._limits.idle_timeout,
             total_timeout=self._limits.total_timeout,
             max_bytes=self._limits.tunnel_bytes,
         )
+
+
+def _may_be_repeated(request: h11.Request) -> bool:
+    """
+    Whether a request can be sent once more where a connection that was kept has ended: it
+    changes nothing, and has no body that was read already.
+
+    Source: RFC 9110 section 9.2.2.
+    """
+    has_body = any(name in (b"content-length", b"transfer-encoding") for name, _ in request.headers)
+    return request.method in (b"GET", b"HEAD", b"OPTIONS") and not has_body
+
+
+async def _let_go(upstream: TLSStream) -> None:
+    """
+    The message was whole or is given up: there is no end of TLS to wait for.
+    """
+    with anyio.CancelScope(shield=True):
+        await anyio.aclose_forcefully(upstream.transport_stream)
 
 
 def _name(text: str) -> str | None:

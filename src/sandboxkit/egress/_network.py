@@ -4,7 +4,6 @@ The network as httpcore2 sees it: what the dialer connects to. Imported when it 
 
 from __future__ import annotations
 
-import select
 import ssl
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, final
@@ -14,6 +13,7 @@ import anyio.streams.tls
 import httpcore2
 from anyio.abc import SocketAttribute
 
+from sandboxkit.egress._stream import has_news
 from sandboxkit.errors import EgressDeniedError
 from sandboxkit.guard import Verdict
 
@@ -116,7 +116,6 @@ class _NetworkStream(httpcore2.AsyncNetworkStream):
             case "socket":
                 return self._stream.extra(SocketAttribute.raw_socket, None)
             case "is_readable":
-                raw = self._stream.extra(SocketAttribute.raw_socket, None)
-                return raw is None or raw.fileno() < 0 or bool(select.select([raw], [], [], 0)[0])
+                return has_news(self._stream)
             case _:
                 return None

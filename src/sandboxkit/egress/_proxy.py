@@ -237,8 +237,11 @@ class EgressProxy:
         first = b""
         with anyio.move_on_after(self._limits.header_timeout):
             first = await client.exactly(1)
-        if not first or first[0] == _TLS_RECORD:
-            return  # nothing came, or TLS to the proxy itself, which it does not speak
+        if not first:
+            return
+        if first[0] == _TLS_RECORD:
+            self._gate.unread("http", "TLS to the proxy itself, which it does not speak")
+            return
         client.put_back(first)
         if first[0] == VERSION:
             await serve_socks(self._gate, client, limits=self._limits, token=token)

@@ -38,13 +38,16 @@ async def serve_socks(gate: Gate, client: Unread, *, limits: ProxyLimits, token:
     Source: RFC 1928, RFC 1929.
     """
     if not await _authenticated(client, token):
+        gate.unread("socks5", "it did not show the token" if token else "it offers no way without a token")
         return
     version, command, _, kind = await client.exactly(4)
     if version != VERSION or command != 1:
+        gate.unread("socks5", f"version {version}, command {command}: only connecting by version 5 is known")
         await _reply(client, _COMMAND_UNKNOWN)
         return
     text, port = await _destination(client, kind)
     if text is None:
+        gate.unread("socks5", f"an address of kind {kind}, which is none")
         await _reply(client, _ADDRESS_UNKNOWN)
         return
     with gate.recording("socks5", f"{ascii(text)[1:-1]}:{port}") as record:

@@ -4,6 +4,7 @@ A stream of which bytes may be looked at before they are taken.
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 from contextlib import suppress
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-__all__ = ["Unread"]
+__all__ = ["Unread", "has_news"]
 
 _LINGER_S = 1.0
 _LINGER_READS = 64
@@ -123,3 +124,17 @@ class Unread(ByteStream):
         Those of the stream.
         """
         return self._stream.extra_attributes
+
+
+def has_news(stream: ByteStream) -> bool:
+    """
+    Whether something came over a socket that waits for nothing, or it has ended.
+    """
+    raw = stream.extra(SocketAttribute.raw_socket, None)
+    if raw is None or raw.fileno() < 0:
+        return True
+    if not hasattr(select, "poll"):  # Windows
+        return bool(select.select([raw], [], [], 0)[0])
+    seen = select.poll()  # select(2) takes no descriptor from 1024 on
+    seen.register(raw, select.POLLIN)
+    return bool(seen.poll(0))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["Later", "Searched", "any_glob", "any_of", "glob_pattern"]
+__all__ = ["Later", "Searched", "all_characters", "any_glob", "any_of", "glob_pattern"]
 
 
 class Searched(Protocol):
@@ -28,33 +28,42 @@ class Searched(Protocol):
 @final
 class Later:
     """
-    A regular expression that is compiled when something is first looked for: a process
-    asks few of those in the built-in tables.
+    A pattern that is compiled when something is first looked for: a process asks few of
+    those in the built-in tables.
 
     Args:
         pattern: Its text.
-        flags: As for `re.compile`.
+        make: Compiles it, to what has a `fullmatch` and, where it is asked for, a `search`.
 
     Attributes:
-        search, fullmatch: Those of the compiled pattern.
+        search, fullmatch: Those of the compiled pattern; what they find is true.
     """
 
-    __slots__ = ("_flags", "fullmatch", "pattern", "search")
+    __slots__ = ("_make", "fullmatch", "pattern", "search")
 
-    fullmatch: Callable[[str], re.Match[str] | None]
-    search: Callable[..., re.Match[str] | None]
+    fullmatch: Callable[[str], object]
+    search: Callable[..., object]
 
-    def __init__(self, pattern: str, flags: re.RegexFlag = re.NOFLAG) -> None:
+    def __init__(self, pattern: str, make: Callable[[str], object] = re.compile) -> None:
         self.pattern = pattern
-        self._flags = flags
+        self._make = make
 
     def __getattr__(self, name: str) -> object:
         # Only before the first use: afterwards both stand in their slots.
         if name not in ("fullmatch", "search"):
             raise AttributeError(name)
-        compiled = re.compile(self.pattern, self._flags)
-        self.fullmatch, self.search = compiled.fullmatch, compiled.search
+        compiled = self._make(self.pattern)
+        for each in ("fullmatch", "search"):
+            if hasattr(compiled, each):
+                setattr(self, each, getattr(compiled, each))
         return getattr(compiled, name)
+
+
+def all_characters(pattern: str) -> re.Pattern[str]:
+    """
+    *pattern* compiled so that its dots take every character.
+    """
+    return re.compile(pattern, re.DOTALL)
 
 
 def glob_pattern(glob: str, *, one: str = ".") -> re.Pattern[str]:
@@ -84,7 +93,7 @@ def any_glob(globs: Iterable[str]) -> Later:
     """
     All of *globs* as one.
     """
-    return Later("|".join(f"(?:{_text(glob)})" for glob in globs), re.DOTALL)
+    return Later("|".join(f"(?:{_text(glob)})" for glob in globs), all_characters)
 
 
 def any_of(patterns: Sequence[Searched | None]) -> Later | None:

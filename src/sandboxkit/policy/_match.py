@@ -13,7 +13,7 @@ from sandboxkit.policy._facts import Facts
 from sandboxkit.policy._glob import Later, any_glob
 from sandboxkit.policy._numbers import exceeds
 from sandboxkit.policy._paths import located, normal, path_candidates
-from sandboxkit.policy._regex import LaterRegex
+from sandboxkit.policy._regex import linear_regex
 from sandboxkit.policy._rule import PolicyRule
 from sandboxkit.policy._subject import Place
 
@@ -131,7 +131,7 @@ class CompiledRule:
     level: Level
     rank: int
     prefix: tuple[frozenset[str], ...]
-    pattern: LaterRegex | Later | None
+    pattern: Later | None
     constraints: Constraints | None
     action: PolicyAction
     is_strict: bool
@@ -156,7 +156,7 @@ class CompiledRule:
             facts: Those of its pattern, where they are known.
         """
         pattern = (
-            LaterRegex(rule.regex)
+            Later(rule.regex, linear_regex)
             if rule.regex is not None
             else any_glob((rule.glob,))
             if rule.glob is not None
@@ -239,7 +239,7 @@ class CompiledRule:
             unknown = tuple((index - start, doubt) for index, doubt in subject.unknown if start <= index < subject.own)
         return constraints.hold(arguments, subject.context, is_strict=self.is_strict, unknown=unknown)
 
-    def _fits(self, subject: Subject, pattern: LaterRegex | Later) -> bool:
+    def _fits(self, subject: Subject, pattern: Later) -> bool:
         if self.needs is not None and not subject.unknown and not self.needs.search(subject.line):
             return False
         texts = subject.texts if self.is_strict else subject.certain_texts

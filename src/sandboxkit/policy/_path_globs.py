@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, final
 
-from sandboxkit.policy._glob import Later
+from sandboxkit.policy._glob import Later, all_characters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,7 +59,7 @@ def _telling(glob: str) -> str:
 
 
 def _pattern(globs: Iterable[str]) -> Later:
-    return Later("|".join(_text(glob) for glob in globs), re.DOTALL)
+    return Later("|".join(_text(glob) for glob in globs), all_characters)
 
 
 def _text(glob: str) -> str:

@@ -15,11 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import getitem
-from typing import final
 
 from sandboxkit.policy._glob import Later
 
-__all__ = ["MAX_PATTERN", "LaterRegex", "LinearRegex", "RegexError", "linear_regex"]
+__all__ = ["MAX_PATTERN", "LinearRegex", "RegexError", "linear_regex"]
 
 MAX_PATTERN = 500
 """
@@ -272,33 +271,6 @@ def linear_regex(pattern: str) -> LinearRegex:
         RegexError: The pattern is too long or not of this dialect.
     """
     return LinearRegex(pattern)
-
-
-@final
-class LaterRegex:
-    """
-    A pattern that is compiled when it is first run: few of the built-in table ever are.
-
-    Args:
-        pattern: Its text, of the dialect.
-
-    Attributes:
-        fullmatch: That of the `LinearRegex`.
-    """
-
-    __slots__ = ("fullmatch", "pattern")
-
-    fullmatch: Callable[[str], bool]
-
-    def __init__(self, pattern: str) -> None:
-        self.pattern = pattern
-
-    def __getattr__(self, name: str) -> object:
-        # Only before the first use: afterwards it stands in its slot.
-        if name != "fullmatch":
-            raise AttributeError(name)
-        self.fullmatch = linear_regex(self.pattern).fullmatch
-        return self.fullmatch
 
 
 def _needed(node: _Node) -> Later | None:

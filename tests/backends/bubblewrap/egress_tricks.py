@@ -206,6 +206,23 @@ def raw_icmp(_name: str) -> object:
 
 
 @way
+def icmp_datagram(_name: str) -> object:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM, 1) as client:
+        return client.sendto(b"\x08\0\xf7\xff\0\0\0\0", ("127.0.0.1", 0))
+
+
+@way
+def raw_icmp_ipv6(_name: str) -> object:
+    with socket.socket(socket.AF_INET6, socket.SOCK_RAW, 58) as client:
+        return client.sendto(b"\x80\0\0\0\0\0\0\0", ("::1", 0))
+
+
+@way
+def ping(_name: str) -> None:
+    program("ping", "-c1", "-W1", "127.0.0.1")
+
+
+@way
 def raw_ip(_name: str) -> None:
     socket.socket(socket.AF_INET, socket.SOCK_RAW, 255).close()
 
@@ -334,6 +351,10 @@ for key, framing in {
     "smuggled-two-contents": "Content-Length: 0\r\nContent-Length: 200\r\n\r\n",
     "smuggled-space": "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
     "smuggled-line-feed": "X: a\n\n",
+    "smuggled-sign": "Content-Length: +0\r\n\r\n",
+    "smuggled-hexadecimal": "Transfer-Encoding: chunked\r\n\r\n0x0\r\n\r\n",
+    "smuggled-unknown-coding": "Transfer-Encoding: xchunked\r\nContent-Length: 0\r\n\r\n",
+    "smuggled-folded": "Transfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n",
 }.items():
     WAYS[key] = partial(smuggled, fields=framing)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sandboxkit import NetworkPolicy, SandboxRegistry, SandboxSpec
+from sandboxkit import NetworkPolicy, SandboxRegistry, SandboxSpec, sync
 from sandboxkit.backends.bubblewrap import BubblewrapBackend
 from sandboxkit.backends.landlock import LandlockBackend
 from sandboxkit.errors import CommandError, EnforcementError, PolicyError, SpecError
@@ -342,6 +342,12 @@ async def test_what_is_missing_is_said() -> None:
         with pytest.raises(PolicyError, match=r"API_KEY is not for api\.example") as caught:
             await inside.run(["true"])
     assert not is_told(str(caught.value))
+
+
+def test_programs_without_an_event_loop_hand_them_over_too() -> None:
+    registry = SandboxRegistry.default(secrets=secrets(8443))
+    with sync.open_sandbox(SandboxSpec.isolated(network=network(8443)), registry=registry) as inside:
+        assert inside.run(["printenv", "API_KEY"], environment=PATH).text() == "<API_KEY>\n"
 
 
 async def test_other_backends_refuse_such_a_spec() -> None:
