@@ -38,6 +38,23 @@ def test_a_value_is_printed_as_json(code: str, shown: str, cli: Cli, context: st
     assert (done.returncode, done.stdout.decode(), done.stderr) == (0, shown + "\n", b"")
 
 
+def test_an_integer_may_be_long(cli: Cli) -> None:
+    done = cli("eval", "[16**5000, {-16**5000: 1}]", "--timeout", "10")
+    assert (done.returncode, json.loads(done.stdout)) == (0, ["0x1" + "0" * 5000, {"-0x1" + "0" * 5000: 1}])
+
+
+def test_a_context_may_begin_with_a_mark(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "marked.json").write_bytes(b'\xef\xbb\xbf{"n": 3}')
+    assert cli("eval", "n", "--context", "marked.json", "--timeout", "10").stdout == b"3\n"
+
+
+def test_a_text_may_begin_with_a_dash(cli: Cli, context: str) -> None:
+    done = cli("eval", "--context", context, "--timeout", "10", "--", "-n")
+    assert (done.returncode, done.stdout) == (0, b"-3\n")
+    assert cli("render", "--timeout", "10", "--", "--json").stdout == b"--json\n"
+    assert cli("render", "--", "a", "b").returncode == 119
+
+
 def test_statements(cli: Cli) -> None:
     done = cli("eval", "--exec", "result = 0\nfor i in range(4):\n    result += i", "--timeout", "10")
     assert done.stdout == b"6\n"
@@ -55,12 +72,14 @@ def test_a_template_is_printed_filled_in(cli: Cli, context: str) -> None:
     [
         (("1 / 0",), 1, "ZeroDivisionError"),
         (("1 +",), 119, "cannot be read"),
+        (("",), 119, "line 1: it cannot be read: it is empty"),
         (("().__class__",), 120, "not allowed"),
         (("max(range(10**12))", "--timeout", "0.3"), 124, "timeout=0.3"),
         (("'9' * 10**9", "--memory", "64"), 124, "memory_bytes=67108864"),
         (("1", "--context", "nothing.json"), 119, "cannot be read: No such file"),
         (("1", "--context", "list.json"), 119, "is a list, not an object"),
         (("1", "--context", "text.json"), 119, "is no JSON"),
+        (("1", "--context", "number.json"), 119, "an integer of too many digits; write it as a text"),
         (("1", "--timeout", "0"), 119, "greater than 0"),
         (("1", "--memory", "much"), 119, "greater than 0"),
     ],
@@ -68,6 +87,7 @@ def test_a_template_is_printed_filled_in(cli: Cli, context: str) -> None:
 def test_what_is_wrong_has_its_code(arguments: tuple[str, ...], code: int, said: str, cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text("[]")
     (tmp_path / "text.json").write_text("{")
+    (tmp_path / "number.json").write_text('{"x": ' + "9" * 5000 + "}")
     done = cli("eval", "--timeout", "10", *arguments)
     assert done.returncode == code
     assert said in done.stderr.decode()

@@ -71,10 +71,24 @@ def expression(rng: random.Random, depth: int = 4) -> str:
         lambda: f"{{**{sub()}, 'k': {sub()}}}",
         lambda: f"not {sub()}",
         lambda: f"'{{0.{rng.choice(ATTRIBUTES)}}}'.format({sub()})",
+        lambda: f"'{field(rng)}'.format({sub()}, a={sub()})",
+        lambda: f"'{{{rng.choice(ATTRIBUTES)}}}'.format_map({sub()})",
+        lambda: f"{rng.choice(['getattr', 'hasattr'])}({sub()}, '{rng.choice(ATTRIBUTES)}')",
+        lambda: f"getattr({sub()}, {sub()}, {sub()})",
         lambda: f"('%({rng.choice(ATTRIBUTES)})s' % {sub()})",
-        lambda: f"{rng.choice(['__import__', 'eval', 'getattr', 'type', 'open', 'globals', 'vars'])}({sub()})",
+        lambda: f"{rng.choice(['__import__', 'eval', 'type', 'open', 'globals', 'vars'])}({sub()})",
     ]
     return rng.choice(makers)()
+
+
+def field(rng: random.Random) -> str:
+    """
+    A field of `str.format`, which goes on from what it names.
+    """
+    steps = [f".{rng.choice(ATTRIBUTES)}", f"[{rng.choice(ATTRIBUTES)}]", "[0]", "[-1]", "[a", "."]
+    walk = "".join(rng.choice(steps) for _ in range(rng.randrange(4)))
+    end = rng.choice(["", "", "!r", "!z", ":>{0}", ":{a.real}", ":{0[0]}"])
+    return f"{{{rng.choice(['', '0', 'a', '1', '_'])}{walk}{end}}}"
 
 
 def statements(rng: random.Random, count: int = 4) -> str:
@@ -127,6 +141,7 @@ def asynchronous(rng: random.Random) -> str:
         f"async for a in {expression(rng, 2)}:\n    x = {expression(rng, 2)}\nreturn x",
         f"async for a, b in arange({expression(rng, 1)}):\n    pass\nreturn {expression(rng, 2)}",
         f"return [{expression(rng, 2)} async for a in arange(3)]",
+        f"return [{expression(rng, 2)} async for {rng.choice(['a, b', '(a, *b)', '[a]', 'x.role, a', 'a[0], b'])} in arange(3)]",
         f"async def f(a):\n    yield {expression(rng, 2)}\nreturn [v async for v in f({expression(rng, 1)})]",
         f"try:\n    await {expression(rng, 2)}\nexcept Exception as e:\n    return e.{rng.choice(ATTRIBUTES)}",
     ]

@@ -46,6 +46,7 @@ BODIES: dict[str, object] = {
     "t = 0\nasync for i, (square,) in numbers(4):\n    t += square\nelse:\n    t += 100\nreturn t": 114,
     "return [n[0] async for n in numbers(3) if n[0] != 1]": [0, 2],
     "return {n[0]: n[1] async for n in numbers(2)}": {0: [0], 1: [1]},
+    "return {i: s async for i, (s, *_) in numbers(3) if i}": {1: 1, 2: 4},
     "async def even(n):\n    async for v in numbers(n):\n        if v[0] % 2 == 0:\n            yield v[0]\nreturn [v async for v in even(5)]": [
         0,
         2,
@@ -66,7 +67,9 @@ REFUSED = {
     "await 5": "cannot be awaited",
     "async for i in [1]:\n    pass": "cannot be iterated with async for",
     "async with price('a'):\n    pass": "async with",
-    "return [a async for a, b in numbers(1)]": "one plain target",
+    "d = {}\nreturn [1 async for d['a'] in numbers(1)]": "assigns to names",
+    "return [1 async for a, _b in numbers(1)]": "a name is not allowed",
+    "return [a.real.x async for a, b in numbers(1)]": "AttributeError",
     "await unknown()": "NameError",
 }
 

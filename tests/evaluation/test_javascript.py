@@ -174,6 +174,43 @@ def test_an_exposed_object_goes_along_by_its_attributes(evaluator: SafeEvaluator
     assert evaluator.evaluate("v.secret", {"v": vault}) == contexts.CANARY
 
 
+@pytest.mark.parametrize("code", ["v", "[v]", "f({a: [v]})", "(() => { throw v })()", "`${v}`"])
+def test_what_stays_outside_is_named_wherever_it_turns_up(code: str, evaluator: SafeEvaluator) -> None:
+    with pytest.raises(sk.SafeEvalForbiddenError, match=r"^(line 1: )?a Vault of the caller's is not allowed"):
+        evaluator.evaluate(code, {"v": Vault(), "f": lambda *_: 1})
+
+
+def test_a_date_python_has_none_for_is_refused(evaluator: SafeEvaluator) -> None:
+    assert evaluator.evaluate("new Date(253402300799999)").year == 9999
+    with pytest.raises(sk.SafeEvalForbiddenError, match="a Date outside of the years 1 to 9999"):
+        evaluator.evaluate("new Date(8.64e15)")
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("{{ n > 2 ? 'a:b' : 'c' }}", "a:b"),
+        ("{{ n > 2 ? n : 0 :.1f }}{{ n>5?.5:1 }}", "3.01"),
+        ("{{ n > 2 ? n > 5 ? 1 : 2 : 3 }}", "2"),
+        ("{{ 0 || n | string }}{{ null ?? n }}{{ v?.x?.y ?? 'd' }}", "33d"),
+        ("{{ `}}` }}{{ `it's` }}{{ `a|b:c` | upper }}", "}}it'sA|B:C"),
+        ("{{ `${`${{a: n}.a}`}}` }}", "3}"),
+        ("{{ '' }}{{ '\\'' }}{{ ''+'' }}", "'"),
+        ("{{ n\n  + 1 }}", "4"),
+    ],
+)
+def test_fields_are_read_as_javascript(template: str, text: str, evaluator: SafeEvaluator) -> None:
+    assert evaluator.interpolate(template, {"n": 3, "v": {}}) == text
+
+
+@pytest.mark.parametrize(
+    "template", ["{{ `${n }}", "{{ `a }}", "{{ n ? 1 : }}", "{{ n) + (n }}", "{{ n ||", "{{ `${`" * 3]
+)
+def test_a_field_that_cannot_be_read_is_told(template: str, evaluator: SafeEvaluator) -> None:
+    with pytest.raises(sk.SafeEvalSyntaxError):
+        evaluator.interpolate(template, {"n": 3})
+
+
 def test_errors_have_the_line_of_the_snippet(evaluator: SafeEvaluator) -> None:
     with pytest.raises(sk.SafeEvalError) as caught:
         evaluator.evaluate("function f(v) {\n  return v.a.b\n}\nresult = f({})", mode="exec")
@@ -184,6 +221,9 @@ def test_errors_have_the_line_of_the_snippet(evaluator: SafeEvaluator) -> None:
     with pytest.raises(sk.SafeEvalSyntaxError) as wrong:
         evaluator.interpolate("a\n{{ 1 + }}")
     assert (wrong.value.lineno, wrong.value.text) == (2, "{{ 1 + }}")
+    with pytest.raises(sk.SafeEvalError) as caught:
+        evaluator.interpolate("a\n{{ n.nothing }}", {"n": {}})
+    assert (caught.value.kind, caught.value.line) == ("ReferenceError", 2)
 
 
 def _fail() -> None:

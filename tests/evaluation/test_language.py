@@ -52,6 +52,17 @@ EXPRESSIONS: dict[str, object] = {
     "'{0!r:>{1}}'.format('a', 5)": "  'a'",
     "'%s has %d' % (word, x)": "Hello has 10",
     "str.format('{:,}', 1234567)": "1,234,567",
+    "'{0[name]} {u.name} {u.tags[0]!r:>4}'.format(user, u=user)": "Alice Alice  'a'",
+    "'{name} {tags[1]}'.format_map(user)": "Alice b",
+    "list(map(str.format_map, ['{name}'], [user]))": ["Alice"],
+    "[hasattr(user, 'name'), hasattr(user, 'nothing'), hasattr(1, 'mro'), getattr(user, 'name')]": [
+        True,
+        False,
+        False,
+        "Alice",
+    ],
+    "[getattr(user, 'nothing', 5), getattr('{.real}', 'format')(1), getattr(str, 'upper')('a')]": [5, "1", "A"],
+    "slice(1, 5, 2).indices(4)": (1, 4, 2),
     "list(map(str.upper, 'ab'))": ["A", "B"],
     "dict.fromkeys('ab', 0)": {"a": 0, "b": 0},
     "sum(range(5)), max(1, 2), min([3, 1]), len(word), sorted('cab'), round(2.567, 1)": (
@@ -108,8 +119,12 @@ FORBIDDEN = {
     "__import__('os')": "a name",
     "eval('1')": "a call",
     "[print]": "a name",
-    "'{0.name}'.format(user)": "the field",
-    "'{0[name]}'.format(user)": "the field",
+    "'{0.__class__}'.format(user)": "the attribute",
+    "'{0.name.__class__}'.format(user)": "the attribute",
+    "getattr(user, '__class__')": "the attribute",
+    "getattr(user, '__class__', None)": "the attribute",
+    "hasattr(1, '__class__')": "the attribute",
+    "list(map(getattr, [1], ['_x']))": "the attribute",
     "x.ｆoo.__ｃlass__": "an attribute",
     "lambda: (yield)": "a function",
     "(n for n in [1])": "a generator",
@@ -135,7 +150,7 @@ FORBIDDEN_STATEMENTS = {
     "try:\n    pass\nexcept* ValueError:\n    pass": "except*",
     "user.name += 'x'": "an augmented assignment",
     "def f(_getattr_, /): pass": "a function",
-    "async def f(): pass\nresult = f()": "a coroutine",
+    "async def f(): pass\nresult = f()": "a call nobody awaited",
     "a = []\nfor i in range(100):\n    a = [a]\nresult = a": "the result",
     "a = []\na.append(a)\nresult = a": "the result",
 }
@@ -146,7 +161,16 @@ RAISED = {
     "word.nothing": "AttributeError",
     "unknown": "NameError",
     "open('/etc/passwd')": "NameError",
-    "getattr(user, 'name')": "NameError",
+    "getattr(user, 'nothing')": "AttributeError",
+    "getattr(user, 1)": "TypeError",
+    "getattr(len, 'mro', 1, 2)": "TypeError",
+    "setattr(user, 'name', 1)": "NameError",
+    "'{0.nothing}'.format(user)": "AttributeError",
+    "'{0.real.nothing}'.format(1)": "AttributeError",
+    "'{0[__class__]}'.format(user)": "KeyError",
+    "'{0[0]}'.format({1})": "TypeError",
+    "'{x}'.format_map([1])": "TypeError",
+    "str.format(1)": "TypeError",
     "list[int]": "TypeError",
     "(lambda: 1).send": "AttributeError",
     "(i for i in [1]).send(None)": "AttributeError",
@@ -486,3 +510,80 @@ def test_a_function_changes_a_name_of_the_one_around_it(reusing: SafeEvaluator) 
     for name in ("_getattr_", "__builtins__"):
         with pytest.raises(sk.SafeEvalForbiddenError, match="nonlocal"):
             reusing.evaluate(code.replace("nonlocal count", f"nonlocal {name}"), mode="exec")
+
+
+# -- what a caller may get wrong ---------------------------------------------------------------
+
+
+class Shy:
+    """
+    Something whose class cannot be asked for.
+    """
+
+    @property  # type: ignore[misc]  # that it can be set otherwise is not the point
+    def __class__(self) -> type:
+        raise KeyError("shy")
+
+
+class Word(str):
+    """
+    A text that nobody may look at.
+    """
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        raise RuntimeError
+
+    def __contains__(self, _: object) -> bool:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("wrong", [[("x", 1)], [], "ab", 5, {"x": 1}.items()])
+def test_a_context_is_a_mapping(wrong: Any, reusing: SafeEvaluator) -> None:
+    with pytest.raises(TypeError, match="a context is a mapping of names to values, not a "):
+        reusing.evaluate("1", wrong)
+
+
+def test_texts_and_names_of_a_subclass_are_taken_as_texts(reusing: SafeEvaluator) -> None:
+    assert reusing.evaluate(Word("x + y"), {Word("x"): 1, "y": 2}) == 3
+    assert reusing.interpolate(Word("{{ x }}"), {"x": Word("b")}) == "b"
+    with pytest.raises(TypeError, match="not a bytes"):
+        reusing.evaluate(b"1")  # type: ignore[arg-type]  # that is the point
+
+
+def test_an_object_whose_class_cannot_be_asked_for_stays_outside(reusing: SafeEvaluator) -> None:
+    assert reusing.evaluate("x and 1 if 0 else 2", {"x": Shy()}) == 2
+    with pytest.raises(sk.SafeEvalForbiddenError, match="a Shy of the caller's"):
+        reusing.evaluate("x", {"x": Shy()})
+
+
+@pytest.mark.parametrize("functions", [{"f": 5}, {5: print}])
+def test_functions_are_callables_by_names(functions: Any) -> None:
+    with pytest.raises(TypeError, match="it takes callables by names"):
+        sk.SafeEvaluator(functions=functions)
+
+
+@pytest.mark.parametrize("what", [("str", "a"), (int, 5)])
+def test_what_is_exposed_is_a_type_with_names(what: Any, reusing: SafeEvaluator) -> None:
+    with pytest.raises(TypeError, match="takes a type and the names"):
+        reusing.expose(*what)
+
+
+def test_names_of_arguments_are_the_functions_own(reusing: SafeEvaluator) -> None:
+    def given(**named: object) -> object:
+        return named
+
+    code = "[f(**{'self': 1, 'name': 2, 'function': 3}), '{text}{self}'.format(**{'text': 1, 'self': 2}), str.format('{text}', text=4)]"
+    assert reusing.evaluate(code, {"f": given}) == [{"self": 1, "name": 2, "function": 3}, "12", "4"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_call_that_nobody_awaited_is_told(reusing: SafeEvaluator) -> None:
+    async def later() -> int:
+        return 1
+
+    with pytest.raises(sk.SafeEvalForbiddenError, match=r"nobody awaited.*safe_eval_async"):
+        reusing.evaluate("f()", {"f": later})
+    with pytest.raises(sk.SafeEvalError, match="a coroutine of the caller's"):
+        reusing.evaluate("f()", {"f": lambda: later()})

@@ -9,6 +9,7 @@ import decimal
 import gc
 import os
 import re
+import select
 import signal
 import threading
 import time
@@ -16,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
 
 import sandboxkit as sk
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sandboxkit.evaluation._evaluator import Isolation
+    from sandboxkit.process import Conversation
 
 LATE = 0.5
 CONFINED = ["worker", "reuse"]
@@ -124,11 +127,18 @@ def test_a_source_has_a_length_and_is_not_sent_beyond_it() -> None:
     assert time.monotonic() - began < LATE
 
 
-@pytest.mark.parametrize("limit", ["timeout", "memory_bytes", "max_result_bytes", "max_host_calls"])
-def test_a_limit_is_greater_than_nothing(limit: str) -> None:
-    limits: dict[str, Any] = {limit: 0}
-    with pytest.raises(ValueError, match=limit):
-        SafeEvaluator(**limits)
+@pytest.mark.parametrize("limit", ["timeout", "memory_bytes", "max_result_bytes", "max_host_calls", "recycle_after"])
+def test_a_limit_is_a_number_that_can_be_kept(limit: str) -> None:
+    for value in (0, -1, 1 << 80):
+        with pytest.raises(ValueError, match=f"^{limit} is "):
+            SafeEvaluator(**{limit: value})  # type: ignore[arg-type]  # a limit is a number
+    for wrong in ("1", None, decimal.Decimal(1), *(() if limit == "timeout" else (1.5, float("inf")))):
+        with pytest.raises(TypeError, match=f"^{limit} is "):
+            SafeEvaluator(**{limit: wrong})
+    with pytest.raises(ValueError, match="timeout is too large"):
+        SafeEvaluator(timeout=float("inf"))
+    with pytest.raises(ValueError, match="timeout is nan"):
+        SafeEvaluator(timeout=float("nan"))
 
 
 # -- functions of the caller's -----------------------------------------------------------------
@@ -390,6 +400,49 @@ def test_one_that_is_killed_while_it_waits_loses_nothing(size: int) -> None:
             for pid in waiting():
                 kill_and_see(pid)
             time.sleep(0.01 * n)
+
+
+class Stopped(_workers.WorkerPool):
+    """
+    Hands a new worker out after it ended because nothing came, as to a process that was
+    stopped meanwhile, as often as *times*.
+    """
+
+    times = 2
+    handed_out = 0
+
+    def borrow(self) -> Conversation:
+        """
+        The worker.
+        """
+        worker = super().borrow()
+        self.handed_out += 1
+        if self.handed_out <= self.times:
+            hung_up = select.poll()
+            hung_up.register(worker._sock, 0)
+            assert hung_up.poll(10_000)
+        return worker
+
+
+@pytest.mark.parametrize("door", ["blocking", "asyncio", "trio"])
+@pytest.mark.parametrize(("times", "timeout"), [(2, 30), (10**6, 0.3)])
+def test_a_new_one_that_nobody_asked_in_time_loses_nothing(door: str, times: int, timeout: float) -> None:
+    with SafeEvaluator(timeout=timeout) as evaluator:
+        pool = Stopped("python", 64 << 20, 1 << 20, timeout, is_reusing=False, recycle_after=1)
+        pool.times, pool._header["waits"] = times, 0.02
+        evaluator._pool = pool
+
+        def call() -> object:
+            if door == "blocking":
+                return evaluator.evaluate("x + 1", {"x": 1})
+            return anyio.run(evaluator.evaluate_async, "x + 1", {"x": 1}, backend=door)
+
+        if times == 2:
+            assert call() == 2
+            assert pool.handed_out == 3
+        else:
+            with pytest.raises(sk.SafeEvalTimeoutError):
+                call()
 
 
 def test_those_that_wait_are_few_and_each_has_its_own_limits() -> None:

@@ -41,6 +41,9 @@ TEMPLATES = {
     "{{ f'{n:>{n}}' }}": "  3",
     "{{ '''it's''' }}": "it's",
     "line\n{{ n }}\r\n": "line\n3\r\n",
+    "{{ user.name\n   if n > 2\n   else 'nobody'  # who\n   | upper }}": "ALICE",
+    "{{ '''a\n b''' +\n 'c' }}": "a\n bc",
+    "{{\n  n\n}}": "3",
     "{{ 'ab' | replace('a', 'x') | shout(times=2) }}": "XB!!",
 }
 WRONG = {
@@ -48,6 +51,10 @@ WRONG = {
     "{{ }}": ("SyntaxError", 1, "no expression"),
     "{{ 'a }}": ("SyntaxError", 1, "string"),
     "\n{{ 1 + }}": ("SyntaxError", 2, "cannot be read"),
+    "\n{{ n\n  ; n }}": ("SyntaxError", 3, "cannot be read"),
+    "{{ n) + (n }}": ("SyntaxError", 1, "not opened"),
+    "{{ n)\n + (n }}": ("SyntaxError", 1, "not opened"),
+    "{{ (n, }}{{ n\n, n) }}": ("SyntaxError", 1, "not opened"),
     "{{ n | no such }}": ("SyntaxError", 1, "is no filter"),
     "{{ n | default(1), (2) }}": ("SyntaxError", 1, "arguments of a filter"),
     "{{ n | default(1) + str(2) }}": ("SyntaxError", 1, "arguments of a filter"),

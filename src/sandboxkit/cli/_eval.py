@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["eval", "render"]
 
+_LONG = 10_000
+"""From this many bits on an int is shown in hexadecimal: Python writes no more than 4,300 decimal digits."""
+
 
 def eval(options: argparse.Namespace, report: Report) -> int:  # noqa: A001 - a verb's function has its name
     """
@@ -88,11 +91,13 @@ def _context(path: str | None) -> dict[str, Any]:
         return {}
     usage = "usage: ... --context FILE, holding a JSON object"
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        found = json.loads(Path(path).read_text(encoding="utf-8-sig"))  # some editors begin a file with a mark
     except OSError as exc:
         raise Usage(f"the context {path} cannot be read: {exc.strerror}", usage) from exc
-    except (ValueError, RecursionError) as exc:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise Usage(f"the context {path} is no JSON: {exc}", usage) from exc
+    except ValueError as exc:
+        raise Usage(f"the context {path} holds an integer of too many digits; write it as a text", usage) from exc
     if not isinstance(found, dict):
         raise Usage(f"the context {path} is a {type(found).__name__}, not an object", usage)
     return found
@@ -102,12 +107,14 @@ def _as_json(value: Any) -> Any:
     """
     *value* as JSON has it: what it has no form for becomes a list or a text.
     """
-    if value is None or isinstance(value, (bool, int, str)):
+    if value is None or isinstance(value, (bool, str)):
         return value
+    if isinstance(value, int):
+        return value if value.bit_length() < _LONG else hex(value)
     if isinstance(value, float):
         return value if value - value == 0 else str(value)
     if isinstance(value, dict):
-        return {str(key): _as_json(item) for key, item in value.items()}
+        return {_key(key): _as_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_as_json(item) for item in value]
     if isinstance(value, (set, frozenset)):
@@ -115,3 +122,8 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, (datetime.date, datetime.time)):
         return value.isoformat()
     return str(value)
+
+
+def _key(key: Any) -> str:
+    shown = _as_json(key)
+    return shown if isinstance(shown, str) else str(shown)

@@ -31,6 +31,7 @@ How many new objects there are before garbage is looked for. Importing makes a t
 that, of which none is garbage, and the usual 700 costs a twelfth of the start.
 """
 _INTERRUPTED = "interrupted; what was started has been ended"
+_TAKE_TEXT = ("eval", "render")
 
 
 class _Verb(Protocol):
@@ -39,10 +40,11 @@ class _Verb(Protocol):
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     """
-    The options before the first `--`, and everything after it as the command.
+    The options before the first `--`, and everything after it as the command; or as the
+    text, where a verb takes one.
     """
     head, tail = list(arguments), []
-    if "--" in head:
+    if "--" in head and head[0] not in _TAKE_TEXT:
         at = head.index("--")
         head, tail = head[:at], head[at:]
     root = parser(head[0] if head and head[0] in ROOMS else None)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from sandboxkit.evaluation._codec import CodecError, Encoder
 from sandboxkit.evaluation._tables import MODULES, OWN
 
-__all__ = ["Exposed", "HostTable", "Prepared", "encoder", "prepared"]
+__all__ = ["Exposed", "HostTable", "Prepared", "encoder", "plain_text", "prepared"]
 
 MAX_CONTEXT_BYTES = 16 << 20
 """About how much of values one context may bring along."""
@@ -51,16 +51,18 @@ def prepared(context: Mapping[str, object], functions: HostTable, exposed: Expos
     declared by being there. A value that cannot cross becomes a name that raises when it
     is used; see `encoder`.
     """
+    if type(context) is not dict and not isinstance(context, Mapping):
+        raise TypeError(f"a context is a mapping of names to values, not a {type(context).__name__}")
     values: dict[str, object] = {}
     table: dict[str, Callable[..., Any]] = {}
     made = encoder(MAX_CONTEXT_BYTES, exposed)
     is_plain = code.isascii()
     for name, value in context.items():
-        if not isinstance(name, str):
-            raise TypeError(f"the names of a context are str, not {type(name).__name__}")
+        if type(name) is not str:
+            name = plain_text(name, "the names of a context are str")
         if is_plain and name not in code:
             continue
-        if isinstance(value, types.FunctionType):
+        if type(value) is types.FunctionType:  # by the type: what isinstance asks a value may raise
             table[name] = value
             continue
         before = made.cost
@@ -72,6 +74,19 @@ def prepared(context: Mapping[str, object], functions: HostTable, exposed: Expos
     if functions:
         table |= {name: function for name, function in functions.items() if not is_plain or name in code}
     return Prepared(values, {name: _kind(function) for name, function in table.items()} if table else {}, table)
+
+
+def plain_text(value: object, problem: str) -> str:
+    """
+    The str that *value* is: one of a subclass may have methods of its own, and does not
+    cross.
+
+    Raises:
+        TypeError: It is none, with the words of *problem*.
+    """
+    if not issubclass(type(value), str):
+        raise TypeError(f"{problem}, not a {type(value).__name__}")
+    return str.__str__(value)
 
 
 def _kind(function: Callable[..., Any]) -> str:
@@ -93,7 +108,7 @@ def encoder(limit: int, exposed: Exposed) -> Encoder:
     whoever uses it there is told.
     """
 
-    def foreign(encoder: Encoder, value: object, depth: int) -> object:
+    def foreign(encoder: Encoder, value: Any, depth: int) -> object:
         for kind in type(value).__mro__:
             if kind in exposed:
                 try:
@@ -103,18 +118,21 @@ def encoder(limit: int, exposed: Exposed) -> Encoder:
                 return {"$record": kind.__name__, "fields": encoder.mapping(fields, depth + 1)}
         if id(value) in _OWN_NAMES and OWN[_OWN_NAMES[id(value)]] is value:
             return {"$own": _OWN_NAMES[id(value)]}
-        if isinstance(value, types.ModuleType):
+        if issubclass(type(value), types.ModuleType):
             return _module(value)
         try:
             plain = _as_base(value)
         except Exception as exc:  # noqa: BLE001 - a mapping's of the caller's; whoever uses it is told
             return {"$refused": f"a {type(value).__name__} that cannot be read ({type(exc).__name__})"}
         if plain is value:
-            what = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
-            return {"$refused": f"{what} of the caller's"}
+            return {"$refused": f"{_named(value)} of the caller's"}
         return encoder.encode(plain, depth)
 
     return Encoder(limit, foreign)
+
+
+def _named(value: Any) -> str:
+    return f"the class {value.__name__}" if issubclass(type(value), type) else f"a {type(value).__name__}"
 
 
 def _module(value: types.ModuleType) -> object:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from sandboxkit.evaluation._context import Exposed, Prepared
 
-__all__ = ["Bounds", "Call", "Dialogue"]
+__all__ = ["Bounds", "Call", "Dialogue", "check_limit"]
 
 
 HINTS = {
@@ -38,6 +38,27 @@ HINTS = {
 _RAISED = " raised "
 _OR_DEFAULT = "hand it in, or add | default(...) to the field"
 TEMPLATE_HINTS = dict.fromkeys(("AttributeError", "IndexError", "KeyError", "NameError", "ReferenceError"), _OR_DEFAULT)
+
+
+_LIMITS: dict[str, tuple[tuple[type, ...], int]] = {"timeout": ((int, float), 1_000_000)}
+_WHOLE = ((int,), 1 << 60)
+
+
+def check_limit(name: str, value: Any) -> None:
+    """
+    Whether *value* can be the limit *name*.
+
+    Raises:
+        TypeError: It is no number, or a whole one is needed.
+        ValueError: It is not greater than 0, or beyond what a timer and the kernel hold.
+    """
+    kinds, most = _LIMITS.get(name, _WHOLE)
+    if not issubclass(type(value), kinds):
+        raise TypeError(f"{name} is {value!r}; it must be {' or '.join(kind.__name__ for kind in kinds)}")
+    if not value > 0:
+        raise ValueError(f"{name} is {value!r}; it must be greater than 0")
+    if value > most:
+        raise ValueError(f"{name} is too large; it must be at most {most}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +80,7 @@ class Bounds:
 
     def __post_init__(self) -> None:
         for name in ("timeout", "memory_bytes", "max_result_bytes", "max_host_calls"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} is {getattr(self, name)!r}; it must be greater than 0")
+            check_limit(name, getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True)

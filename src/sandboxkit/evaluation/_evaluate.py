@@ -155,6 +155,8 @@ def _foreign(encoder: Encoder, value: Any, depth: int) -> object:
         return encoder.encode(tuple(value), depth)
     name = value.__name__ if kind is type else kind.__name__
     lazy = "; make a list of it" if hasattr(kind, "__next__") else ""
+    if hasattr(kind, "__await__") or hasattr(kind, "__anext__"):
+        name, lazy = "call nobody awaited", "; await it, or go over it with async for, in safe_eval_async()"
     raise ForbiddenError(f"a {name} as a result or argument", f"only plain values leave a snippet{lazy}")
 
 
@@ -251,7 +253,7 @@ def _in_template(error: SourceError, field: Field, template: str) -> SourceError
 
 def _text_of(field: Field, names: dict[str, Any], programs: Programs) -> str:
     try:
-        value: Any = eval(programs.code(field.expression, "expr"), names)
+        value: Any = eval(programs.code(field.expression, "field"), names)
     except (AttributeError, KeyError, IndexError, NameError):
         if not field.has_default:
             raise

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self, final
 
 from sandboxkit.errors import SafeEvalError, SafeEvalForbiddenError, SetupError
 from sandboxkit.evaluation import _in_process, _workers
-from sandboxkit.evaluation._context import prepared
-from sandboxkit.evaluation._dialogue import Bounds, Dialogue
+from sandboxkit.evaluation._context import plain_text, prepared
+from sandboxkit.evaluation._dialogue import Bounds, Dialogue, check_limit
 from sandboxkit.evaluation._tables import MAX_SOURCE, MAX_TEMPLATE
 from sandboxkit.model import AuditEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from sandboxkit.backends import SandboxRegistry
     from sandboxkit.model import AuditSink, Enforcement
@@ -75,8 +75,9 @@ class SafeEvaluator:
         audit: Where a record of every condition that could not be decided goes.
 
     Raises:
-        ValueError: A limit is not greater than 0, *language* or *isolation* is none, or
-            they do not go together.
+        ValueError: A limit is not greater than 0, or beyond what can be kept, *language* or
+            *isolation* is none, or they do not go together.
+        TypeError: A limit is no number, or one of *functions* none.
         MissingExtraError: What evaluates the language is not installed.
     """
 
@@ -104,7 +105,9 @@ class SafeEvaluator:
             raise ValueError(f'no backend carries {isolation!r}; use isolation="box" with a registry')
         self._language = language
         self._bounds = Bounds(timeout, memory_bytes, max_result_bytes, max_host_calls)
+        check_limit("recycle_after", recycle_after)
         self._functions = dict(functions or {})
+        _check_functions(self._functions.items())
         self._exposed: dict[type, tuple[str, ...]] = {}
         self._audit = audit
         self._refusals = 0
@@ -146,8 +149,10 @@ class SafeEvaluator:
         They are read when an evaluation begins, properties too. Methods do not go along.
 
         Raises:
+            TypeError: *kind* is no type, or a name no str.
             ValueError: An attribute begins with an underscore: no snippet could read it.
         """
+        _check_exposed(kind, attributes)
         if hidden := [name for name in attributes if name.startswith("_")]:
             raise ValueError(f"no snippet can read {', '.join(hidden)}: names with a leading underscore are refused")
         self._exposed[kind] = attributes
@@ -249,15 +254,14 @@ class SafeEvaluator:
         return self._pool.enforcement() if self._pool else _in_process.ENFORCEMENT
 
     def _dialogue(self, mode: str, code: str, context: Mapping[str, object] | None) -> Dialogue:
-        if not isinstance(code, str):
-            raise TypeError(f"what is evaluated is a str, not a {type(code).__name__}")
+        if type(code) is not str:
+            code = plain_text(code, "what is evaluated is a str")
         longest = MAX_TEMPLATE if mode == "template" else MAX_SOURCE
         if len(code) > longest:  # nor does it cross: that alone could take longer than its deadline
             what = "template" if mode == "template" else "source"
             raise SafeEvalForbiddenError(what, f"{len(code)} characters; {longest} is the most")
-        return Dialogue(
-            mode, code, prepared(context or {}, self._functions, self._exposed, code), self._exposed, self._bounds
-        )
+        given = prepared({} if context is None else context, self._functions, self._exposed, code)
+        return Dialogue(mode, code, given, self._exposed, self._bounds)
 
     def _run(self, mode: str, code: str, context: Mapping[str, object] | None) -> Any:
         dialogue = self._dialogue(mode, code, context)
@@ -268,6 +272,17 @@ class SafeEvaluator:
             return
         fields = {"tool": "safe_eval_condition", "code": code, "outcome": "refused", "error": type(error).__name__}
         self._audit.write(AuditEvent("finished", uuid.uuid4().hex, time.time(), {**fields, "reason": str(error)}))
+
+
+def _check_functions(functions: Iterable[tuple[object, object]]) -> None:
+    for name, function in functions:
+        if not isinstance(name, str) or not callable(function):
+            raise TypeError(f"functions has {function!r} by the name {name!r}; it takes callables by names, each a str")
+
+
+def _check_exposed(kind: object, attributes: Iterable[object]) -> None:
+    if not isinstance(kind, type) or not all(isinstance(name, str) for name in attributes):
+        raise TypeError("expose() takes a type and the names of attributes, each a str")
 
 
 def available() -> str | None:

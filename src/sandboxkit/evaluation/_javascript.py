@@ -321,9 +321,16 @@ def _pairs(pairs: Any) -> object:
         raise CodecError("a Map with keys that are lists or objects") from None
 
 
+def _date(text: str) -> object:
+    try:
+        return datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise CodecError("a Date outside of the years 1 to 9999") from None
+
+
 _READERS: dict[str, Callable[[Any], object]] = {
     "big": lambda text: int(text, 16),
-    "date": datetime.datetime.fromisoformat,
+    "date": _date,
     "number": float,
     "bytes": bytes,
     "pairs": _pairs,
@@ -375,8 +382,8 @@ def _template(engine: Engine, request: dict[str, Any]) -> str:
     if len(template) > MAX_TEMPLATE:
         raise Failure(forbidden("template", f"{len(template)} characters; {MAX_TEMPLATE} is the most"))
     written, size = [], 0
-    for part in split(template):
-        text = part if isinstance(part, str) else _filled(engine, part, request)
+    for part in split(template, is_javascript=True):
+        text = part if isinstance(part, str) else _placed(engine, part, request)
         size += len(text)
         if size > engine.limit:
             raise CodecError(f"larger than {engine.limit} bytes")
@@ -384,8 +391,17 @@ def _template(engine: Engine, request: dict[str, Any]) -> str:
     return "".join(written)
 
 
-def _filled(engine: Engine, field: Field, request: dict[str, Any]) -> str:
+def _placed(engine: Engine, field: Field, request: dict[str, Any]) -> str:
     above = request["code"][: field.position].count("\n")
+    try:
+        return _filled(engine, field, request, above)
+    except Failure as failure:
+        if failure.answer.get("line", 0) is None:
+            failure.answer["line"] = above + 1
+        raise
+
+
+def _filled(engine: Engine, field: Field, request: dict[str, Any], above: int) -> str:
     if not field.filters and field.spec is None:
         return str(engine.run(field.expression, "expr", "text", above))
     try:

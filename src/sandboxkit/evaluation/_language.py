@@ -22,7 +22,10 @@ import operator
 import re
 import time
 import types
-from _string import formatter_parser  # type: ignore[import-not-found]  # what string.Formatter is made of; no stubs
+from _string import (  # type: ignore[import-not-found]  # what string.Formatter is made of; no stubs
+    formatter_field_name_split,
+    formatter_parser,
+)
 
 from RestrictedPython.Guards import guarded_iter_unpack_sequence, guarded_unpack_sequence
 from RestrictedPython.transformer import RestrictingNodeTransformer, copy_locations
@@ -94,7 +97,9 @@ class Refused:
         """
         Raises ForbiddenError.
         """
-        raise ForbiddenError(self.what, "it stays outside; hand in plain values, functions=, or expose() its type")
+        raise ForbiddenError(
+            self.what, "it stays outside; hand in plain values within the limits, functions=, or expose() its type"
+        )
 
     __hash__ = refuse
 
@@ -190,7 +195,7 @@ class HostFunction:
         self.kind = kind
         self.ask = ask
 
-    def __call__(self, *arguments: object, **named: object) -> object:
+    def __call__(self, /, *arguments: object, **named: object) -> object:
         message: dict[str, object] = {"call": self.name, "arguments": list(arguments), "named": named}
         if self.kind == "plain":
             return self.ask(message)
@@ -207,7 +212,7 @@ def _attribute(value: Any, name: str) -> object:
     kind = type(value)
     allowed = ATTRIBUTES.get(kind)
     if allowed is not None and name in allowed:
-        return _formatter(value) if kind is str and name == "format" else getattr(value, name)
+        return _FORMATTERS[name](value) if kind is str and name in _FORMATTERS else getattr(value, name)
     if kind is dict and name in value:
         return value[name]
     if kind is Record and name in value.fields:
@@ -215,7 +220,7 @@ def _attribute(value: Any, name: str) -> object:
     if kind is Module and name in MODULES[value.name]:
         return MODULES[value.name][name]
     if kind is type and name in CLASS_ATTRIBUTES.get(value, ()):
-        return _unbound_format if value is str and name == "format" else getattr(value, name)
+        return _UNBOUND[name] if value is str and name in _UNBOUND else getattr(value, name)
     if kind is Refused:
         value.refuse()
     shown = value.name if kind in (Record, Module) else value.__name__ if kind is type else kind.__name__
@@ -229,10 +234,31 @@ def _formatter(text: str) -> Callable[..., str]:
     return formatted
 
 
-def _unbound_format(text: str, *arguments: object, **named: object) -> str:
-    if type(text) is not str:
-        raise TypeError("str.format needs a str")
-    return _format(text, arguments, named)
+def _mapping_formatter(text: str) -> Callable[..., str]:
+    def formatted(named: object) -> str:
+        if type(named) is Refused:
+            named.refuse()
+        if type(named) is not dict:
+            raise TypeError("str.format_map() takes a dict here")
+        return _format(text, (), named)
+
+    return formatted
+
+
+_FORMATTERS = {"format": _formatter, "format_map": _mapping_formatter}
+"""Stand for the methods of a str, which would read any attribute of what they format."""
+
+
+def _unbound(name: str) -> Callable[..., str]:
+    def formatted(text: str, /, *arguments: Any, **named: object) -> str:
+        if type(text) is not str:
+            raise TypeError(f"str.{name} needs a str")
+        return _FORMATTERS[name](text)(*arguments, **named)
+
+    return formatted
+
+
+_UNBOUND = {name: _unbound(name) for name in _FORMATTERS}
 
 
 def _format(text: str, arguments: tuple[object, ...], named: dict[str, object]) -> str:
@@ -259,13 +285,43 @@ _CONVERSIONS: dict[str, Callable[[object], str]] = {"r": repr, "s": str, "a": as
 
 
 def _field(field: str, arguments: tuple[object, ...], named: dict[str, object], automatic: Iterator[int]) -> object:
-    if not field:
-        return arguments[next(automatic)]
-    if field.isdecimal():
-        return arguments[int(field)]
-    if field.isidentifier():
-        return named[field]
-    raise ForbiddenError(f"the field {field[:60]!r} of format()", "a field is a number or a name; use an f-string")
+    first, rest = formatter_field_name_split(field)
+    if first == "":
+        first = next(automatic)
+    value = arguments[first] if type(first) is int else named[first]
+    for is_attribute, name in rest:
+        value = _named_attribute(value, name) if is_attribute else _item(value, name)
+    return value
+
+
+def _named_attribute(value: object, name: object) -> object:
+    """
+    As an expression with a dot, for a name that came as text.
+    """
+    if type(name) is not str:
+        raise TypeError("the name of an attribute is a str")
+    if name.startswith("_"):
+        raise ForbiddenError(f"the attribute {name[:60]!r}", "its name starts with an underscore")
+    return _attribute(value, name)
+
+
+def _getattr(value: object, name: str, /, *default: object) -> object:
+    if len(default) > 1:
+        raise TypeError(f"getattr expected at most 3 arguments, got {2 + len(default)}")
+    try:
+        return _named_attribute(value, name)
+    except AttributeError:
+        if default:
+            return default[0]
+        raise
+
+
+def _hasattr(value: object, name: str, /) -> bool:
+    try:
+        _named_attribute(value, name)
+    except AttributeError:
+        return False
+    return True
 
 
 NAMED_TUPLES = (type(datetime.date(2024, 1, 1).isocalendar()), decimal.DecimalTuple, time.struct_time)
@@ -361,7 +417,7 @@ _GUARDS: dict[str, object] = {
     "_write_": _writable,
     "_inplacevar_": _inplace,
     "_inplaceitem_": _inplace_item,
-    "_apply_": lambda function, *arguments, **named: function(*arguments, **named),
+    "_apply_": lambda function, /, *arguments, **named: function(*arguments, **named),
     "_await_": _awaitable,
     "_aiter_": _async_iterable,
     "__name__": "snippet",
@@ -369,7 +425,7 @@ _GUARDS: dict[str, object] = {
 
 
 _STANDARD = {**STANDARD_NAMES, "math": Module("math")}
-_BUILTINS = {**BUILTINS, "__import__": _import_for_c_code}
+_BUILTINS = {**BUILTINS, "getattr": _getattr, "hasattr": _hasattr, "__import__": _import_for_c_code}
 
 
 def namespace(values: dict[str, object]) -> dict[str, Any]:
@@ -550,8 +606,8 @@ class Policy(RestrictingNodeTransformer):
         """
         if not node.is_async:
             return super().visit_comprehension(node)
-        if not isinstance(node.target, ast.Name):
-            self.error(node.target, "an async comprehension has one plain target")
+        if not isinstance(node.target, (ast.Name, ast.Tuple, ast.List)):
+            self.error(node.target, "an async comprehension assigns to names")
         node = self.node_contents_visit(node)
         node.iter = self._guarded("_aiter_", node.iter)
         return node
@@ -575,8 +631,9 @@ def compiled(source: str, mode: str) -> types.CodeType:
 
     Args:
         source: What was written.
-        mode: `expr`, `exec`, or `async`: the code of the last defines the coroutine
-            function `main`, whose result is the one expression's or what it returns.
+        mode: `expr`, `exec`, `field`, an expression that may go over several lines, or
+            `async`: the code of the last defines the coroutine function `main`, whose
+            result is the one expression's or what it returns.
 
     Raises:
         SourceError: It is no Python, or too large.
@@ -589,7 +646,10 @@ def compiled(source: str, mode: str) -> types.CodeType:
         _check_size(tree)
         Policy([], [], {}).visit(tree)
         return compile(
-            ast.fix_missing_locations(tree), FILENAME, "eval" if mode == "expr" else "exec", dont_inherit=True
+            ast.fix_missing_locations(tree),
+            FILENAME,
+            "eval" if isinstance(tree, ast.Expression) else "exec",
+            dont_inherit=True,
         )
     except SyntaxError as error:
         raise _source_error(error, source, mode) from None
@@ -603,12 +663,12 @@ def _source_error(error: SyntaxError, source: str, mode: str) -> SourceError:
     if error.lineno is None or error.offset is None:
         return SourceError(error.msg)
     before = source[: len(source) - len(source.lstrip())] if mode == "expr" else ""
-    line, column = error.lineno + before.count("\n"), error.offset
+    line, column = max(error.lineno, 1) + before.count("\n"), error.offset
     text = [*source.split("\n"), ""][line - 1].rstrip()
     if column < 1:  # as 3.11 has it where the source ends too early
         column = len(text) + 1
     elif error.lineno == 1:
-        column += len(before) - before.rfind("\n") - 1
+        column += len(before) - before.rfind("\n") - 1 - (mode == "field" and "\n" in source)
     return SourceError(error.msg, line, min(column, len(text) + 1), text)
 
 
@@ -625,7 +685,11 @@ def is_one_call(source: str) -> bool:
 
 def _parsed(source: str, mode: str) -> ast.Module | ast.Expression:
     if mode == "expr":
+        if not source.strip():
+            raise SourceError("it is empty", 1, 1, "")
         return ast.parse(source.strip(), FILENAME, "eval")
+    if mode == "field":  # its brackets are known to be in pairs
+        return ast.parse(f"({source}\n)" if "\n" in source else source, FILENAME, "eval")
     tree = ast.parse(source, FILENAME)
     if mode == "async":
         main = ast.parse("async def main(): pass").body[0]

@@ -14,9 +14,13 @@
   let room = 0;
 
   class Refusal {
+    #ours = true;
     constructor(what, why) {
       this.what = what;
       this.why = why;
+    }
+    static is(thrown) { // asks no proxy
+      return typeof thrown === "object" && thrown !== null && #ours in thrown;
     }
   }
 
@@ -25,15 +29,21 @@
 
   // -- values, in ------------------------------------------------------------------------
 
+  const STRANGERS = new WeakMap(); // what stands for something of the caller's, and the words that refuse it
+  const refusalOf = WeakMap.prototype.get.bind(STRANGERS);
+
   function refused(what) {
+    const refusal = new Refusal(what, "it stays outside; hand in plain values within the limits, functions=, or expose() its type");
     const refuse = () => {
-      throw new Refusal(what, "it stays outside; hand in plain values, functions=, or expose() its type");
+      throw refusal;
     };
     const traps = {};
     for (const name of Reflect.ownKeys(Reflect)) {
       if (typeof name === "string") traps[name] = refuse;
     }
-    return new Proxy(function () {}, traps);
+    const stranger = new Proxy(function () {}, traps);
+    STRANGERS.set(stranger, refusal);
+    return stranger;
   }
 
   const READERS = {
@@ -85,7 +95,7 @@
       case "object":
         return value === null ? null : object(value, depth + 1);
       default:
-        throw new Refusal(`a ${typeof value} as a result or argument`, "only plain values leave a snippet");
+        throw refusalOf(value) ?? new Refusal(`a ${typeof value} as a result or argument`, "only plain values leave a snippet");
     }
   }
 
@@ -178,8 +188,9 @@
     }
   }
 
-  function failed(error, phase) {
-    if (error instanceof Refusal) return { refused: String(error.what), why: String(error.why) };
+  function failed(thrown, phase) {
+    const error = refusalOf(thrown) ?? thrown;
+    if (Refusal.is(error)) return { refused: String(error.what), why: String(error.why) };
     let name = "thrown", message = "", line = null;
     try {
       name = String(error?.name ?? typeof error).slice(0, 300);

@@ -39,15 +39,15 @@ MAX_TEMPLATE = 200_000
 """Characters of one template, in which each expression is a snippet."""
 
 
-def _public(kind: type, *without: str) -> frozenset[str]:
-    return frozenset(name for name in dir(kind) if not name.startswith("_")) - set(without)
+def _public(kind: type) -> frozenset[str]:
+    return frozenset(name for name in dir(kind) if not name.startswith("_"))
 
 
 _VIEW = frozenset({"isdisjoint"})
 
 ATTRIBUTES: dict[type, frozenset[str]] = {
-    # str.format reads attributes of what it formats; `_language` has one that does not.
-    str: _public(str, "format_map"),
+    # str.format reads attributes of what it formats; `_language` has one that reads those of this table.
+    str: _public(str),
     bytes: _public(bytes),
     int: _public(int),
     bool: _public(int),
@@ -59,7 +59,7 @@ ATTRIBUTES: dict[type, frozenset[str]] = {
     set: _public(set),
     frozenset: _public(frozenset),
     range: _public(range),
-    slice: frozenset({"start", "step", "stop"}),
+    slice: frozenset({"indices", "start", "step", "stop"}),
     type({}.keys()): _VIEW,
     type({}.items()): _VIEW,
     type({}.values()): frozenset(),

@@ -7,11 +7,12 @@ Runs in the worker too: standard library only.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 
 TYPE_CHECKING = False  # as in typing, whose import is spared in the worker
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 __all__ = ["FILTERS", "Field", "TemplateError", "split"]
@@ -52,63 +53,94 @@ class Field:
         return any(name == "default" for name, _ in self.filters)
 
 
-def split(template: str) -> list[str | Field]:
+def split(template: str, *, is_javascript: bool = False) -> list[str | Field]:
     """
     The literal texts and the fields of *template*.
 
     A `{{` opens a field and the first `}}` outside of strings and brackets closes it. All
     else is literal, single braces and a `}}` without a field among them; a literal `{{` is
-    written `{{ '{{' }}`.
+    written `{{ '{{' }}`. An expression may go over several lines.
+
+    Args:
+        template: The template.
+        is_javascript: Its expressions are JavaScript, where strings may stand in backticks,
+            `||` is no filter, and the `:` of `a ? b : c` begins no format.
 
     Raises:
-        TemplateError: A field is not closed, is empty, or its filters cannot be read.
+        TemplateError: A field is not closed, is empty, or its brackets or filters cannot be read.
     """
     parts: list[str | Field] = []
     at = 0
     while (opened := template.find("{{", at)) >= 0:
         if opened > at:
             parts.append(template[at:opened])
-        field, at = _field(template, opened)
+        field, at = _field(template, opened, is_javascript=is_javascript)
         parts.append(field)
     if at < len(template):
         parts.append(template[at:])
     return parts
 
 
-def _field(template: str, opened: int) -> tuple[Field, int]:
+def _field(template: str, opened: int, *, is_javascript: bool) -> tuple[Field, int]:
     """
     The field that opens at *opened*, and the place behind it.
     """
-    segments, start, at, depth, spec_at = [], opened + 2, opened + 2, 0, -1
-    while at < len(template):
-        char = template[at]
-        if depth == 0 and template.startswith("}}", at):
-            end = spec_at if spec_at >= 0 else at
-            segments.append(template[start:end])
-            spec = template[spec_at + 1 : at].strip() if spec_at >= 0 else None
-            return _made(segments, spec, opened), at + 2
-        if spec_at >= 0:
-            at += 1
-            continue
-        if char in "'\"":
-            at = _string_end(template, at, opened)
-            continue
-        if char in "([{":
-            depth += 1
-        elif char in ")]}":
-            depth -= 1
-        elif depth == 0 and char == "|":
+    segments: list[str] = []
+    start = opened + 2
+    for at, mark in _marks(template, opened, is_javascript=is_javascript):
+        if mark == "}}":
+            return _made([*segments, template[start:at]], None, opened), at + 2
+        if mark == "|":
             segments.append(template[start:at])
             start = at + 1
-        elif depth == 0 and char == ":" and "lambda" not in template[start:at]:
-            spec_at = at
-        at += 1
+        elif "lambda" not in template[start:at]:
+            closed = template.find("}}", at)
+            if closed < 0:
+                break
+            spec = template[at + 1 : closed].strip()
+            return _made([*segments, template[start:at]], spec, opened), closed + 2
     raise TemplateError("a {{ is not closed by }}", opened)
 
 
-def _string_end(template: str, at: int, opened: int) -> int:
+_OPERATOR = re.compile(r"\|\||\?\?|\?\.(?![0-9])")
+"""Those of JavaScript that hold a mark, or would begin a choice."""
+
+
+def _marks(template: str, opened: int, *, is_javascript: bool) -> Iterator[tuple[int, str]]:
+    """
+    Each `|` and `:` outside of strings and brackets that may end an expression, and the
+    `}}` that does, with its place.
+    """
+    at, depth, choices = opened + 2, 0, 0
+    while at < len(template):
+        char = template[at]
+        if char in "'\"" or (char == "`" and is_javascript):
+            at = _string_end(template, at, opened, is_javascript=is_javascript)
+            continue
+        if char in "([{":
+            depth += 1
+        elif depth:
+            depth -= char in ")]}"
+        elif template.startswith("}}", at):
+            yield at, "}}"
+            return
+        elif char in ")]}":
+            raise TemplateError("a bracket in a {{ … }} is closed that was not opened", at)
+        elif is_javascript and (found := _OPERATOR.match(template, at)):
+            at = found.end()
+            continue
+        elif is_javascript and char == "?":
+            choices += 1
+        elif char == ":" and choices:
+            choices -= 1
+        elif char in "|:":
+            yield at, char
+        at += 1
+
+
+def _string_end(template: str, at: int, opened: int, *, is_javascript: bool) -> int:
     quote = template[at]
-    if template.startswith(quote * 3, at):
+    if not is_javascript and template.startswith(quote * 3, at):
         quote *= 3
     at += len(quote)
     while at < len(template):
@@ -116,8 +148,27 @@ def _string_end(template: str, at: int, opened: int) -> int:
             at += 2
         elif template.startswith(quote, at):
             return at + len(quote)
+        elif quote == "`" and template.startswith("${", at):
+            at = _hole_end(template, at + 2, opened)
         else:
             at += 1
+    raise TemplateError("a string in a {{ … }} is not closed", opened)
+
+
+def _hole_end(template: str, at: int, opened: int) -> int:
+    """
+    The place behind the `}` of a `${` in a text of JavaScript.
+    """
+    depth = 0
+    while at < len(template):
+        char = template[at]
+        if char in "'\"`":
+            at = _string_end(template, at, opened, is_javascript=True)
+            continue
+        if char == "}" and not depth:
+            return at + 1
+        depth += (char == "{") - (char == "}")
+        at += 1
     raise TemplateError("a string in a {{ … }} is not closed", opened)
 
 

@@ -215,7 +215,9 @@ class WorkerPool:
         it refuses the first message, borrow another.
         """
         if not self._is_reusing:
-            return self._zygote.take(self._header, self._max_frame)
+            worker = self._zygote.take(self._header, self._max_frame)
+            worker.is_waiting = True  # a new one too, no longer than the others: this process may be stopped until then
+            return worker
         try:
             worker = self._idle.pop()
         except IndexError:
@@ -318,12 +320,22 @@ def _is_sent(body: bytes, worker: Conversation, dialogue: Dialogue) -> bool:
     try:
         worker.send(body, dialogue.deadline)
     except EOFError:
-        if not worker.is_waiting:
+        if not _may_another(worker, dialogue):
             raise
-        worker.end()
         return False
     worker.is_waiting = False
     return True
+
+
+def _may_another(worker: Conversation, dialogue: Dialogue) -> bool:
+    """
+    Whether *worker*, which is gone, may have ended before it was asked, and there is time
+    to ask another.
+    """
+    may = worker.is_waiting and time.monotonic() < dialogue.deadline
+    if may:
+        worker.end()
+    return may
 
 
 def _typed(error: TimeoutError, dialogue: Dialogue) -> TimeoutError:
@@ -348,9 +360,10 @@ def called(step: Call, dialogue: Dialogue) -> tuple[bool, Any]:
         return False, exc
     if time.monotonic() >= dialogue.deadline:
         raise dialogue.late()
-    if step.is_async and inspect.iscoroutine(value):
-        value.close()
-        return False, RuntimeError("a coroutine function needs safe_eval_async()")
+    if inspect.iscoroutine(value):
+        value.close()  # nobody awaits it
+        if step.is_async:
+            return False, RuntimeError("a coroutine function needs safe_eval_async()")
     return True, value
 
 
@@ -366,7 +379,7 @@ async def talk_async(dialogue: Dialogue, pool: Pool) -> Any:
     try:
         with anyio.fail_after(dialogue.bounds.timeout):
             step = next(steps)
-            while not await _is_sent_async(step, worker):
+            while not await _is_sent_async(step, worker, dialogue):
                 worker = pool.borrow()
             pool.look_ahead()
             value = await _carry_out(steps, worker, dialogue)
@@ -382,13 +395,12 @@ async def talk_async(dialogue: Dialogue, pool: Pool) -> Any:
         await close_streams(dialogue)
 
 
-async def _is_sent_async(body: bytes | Call, worker: Conversation) -> bool:
+async def _is_sent_async(body: bytes | Call, worker: Conversation, dialogue: Dialogue) -> bool:
     try:
         await worker.asend(body)  # type: ignore[arg-type]  # the first step is to send
     except EOFError:
-        if not worker.is_waiting:
+        if not _may_another(worker, dialogue):
             raise
-        worker.end()
         return False
     worker.is_waiting = False
     return True
