@@ -54,6 +54,10 @@ def state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     return directory
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--landlock-abi", type=int, help="the newest Landlock ABI that tests/conformance/landlock uses")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

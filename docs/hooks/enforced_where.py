@@ -17,7 +17,7 @@ PAGE = ROOT / "docs" / "reference" / "enforced-where.md"
 
 sys.path.insert(0, str(ROOT))
 
-from tests.conformance.deviations import DEVIATIONS, USER  # noqa: E402 - found by the path above
+from tests.conformance.deviations import DEVIATIONS, LANDLOCK_BEFORE, USER  # noqa: E402 - found by the path above
 
 from sandboxkit.testing.conformance import BEHAVIOURS, Behaviour  # noqa: E402 - stays with the import above
 
@@ -45,6 +45,11 @@ every case. **root only**: only root can set the attack up, so nothing is said o
 
 `seatbelt` has no column: the suite has not run on macOS, and this page says only what was
 run. [What it states](enforcement.md#seatbelt-declared-not-run-here) is another page's.
+"""
+OLDER = """\
+The columns above are those of ABI 6 and newer. With less, `landlock` keeps less besides, for
+anyone. The whole suite has run with each ABI from 1 to 7 (`nox -s abis`); the default run
+tries what the backend says of itself with each.
 """
 
 
@@ -101,7 +106,20 @@ def page() -> str:
     notes: list[str] = []
     parts = [HEAD, *(f"## {title}\n\n{table(area, notes)}\n" for area, title in AREAS.items())]
     listed = "\n".join(f"{number}. {note}" for number, note in enumerate(notes, 1))
-    return "\n".join([*parts, f"## Named deviations\n\n{listed or 'None.'}\n"])
+    return "\n".join([*parts, f"## Named deviations\n\n{listed or 'None.'}\n", older_kernels()])
+
+
+def older_kernels() -> str:
+    """
+    What Landlock keeps less of with an older ABI than the last that matters.
+    """
+    rows = [
+        f"- before ABI {before}, `{name}`: {reason}"
+        for before, names in sorted(LANDLOCK_BEFORE.items())
+        for name, reason in names.items()
+    ]
+    listed = "\n".join(rows)
+    return f"## Landlock on older kernels\n\n{OLDER}\n{listed}\n"
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["DEVIATIONS", "ROOT", "USER"]
+__all__ = ["DEVIATIONS", "LANDLOCK_BEFORE", "ROOT", "USER", "landlock_deviations"]
 
 ROOT: Final = "root"
 USER: Final = "a plain user"
@@ -182,3 +182,56 @@ DEVIATIONS: Final[Mapping[str, Mapping[str, Mapping[str, str]]]] = {
     "landlock": {ROOT: {**_LANDLOCK, **_LANDLOCK_ROOT}, USER: {**_LANDLOCK, **_LANDLOCK_USER}},
     "podman": {ROOT: {**_DOCKER, **_DOCKER_ROOT, **_PODMAN}, USER: {**_PODMAN_USER, **_DOCKER_USER, **_PODMAN}},
 }
+
+
+_SIGNALS_OUT = "signals reach processes of the same user outside: process.isolation is absent"
+_COULD_END_ITS_END = (
+    "it is not tried: signals reach the supervisor and the host's processes, and process.kill_tree is partial"
+)
+
+LANDLOCK_BEFORE: Final[Mapping[int, Mapping[str, str]]] = {
+    3: {
+        "a_readable_file_is_not_changed_in_any_way": "truncation is not held back: fs.write is partial, and a spec that lets "
+        "it be less may change modes and times",
+        "a_denied_directory_in_a_writable_one_stays_denied": "what is in it does; but a spec that lets fs.write be less may "
+        "change its mode",
+        "ordinary_tool[cp, mv, touch, rename across directories]": "all but the last work, which goes to /tmp: that is out of "
+        f"reach. {_NO_MOUNTS[0].upper()}{_NO_MOUNTS[1:]}",
+        "ordinary_tool[git config of the workspace's repository]": _LOOKED_AT,
+    },
+    6: {
+        "processes_of_the_host_cannot_be_reached": f"{_SIGNALS_OUT}; they cannot be traced all the same",
+        **dict.fromkeys(
+            (
+                "a_flood_does_not_starve_the_caller",
+                "a_flood_of_output_ends_the_run",
+                "a_real_fork_bomb_ends_at_the_deadline",
+                "crippling_the_supervisor_is_never_a_success",
+                "killing_everything_inside_leaves_a_right_result",
+                "nothing_is_mounted_or_unmounted",
+                "nothing_of_a_run_is_left_on_the_host",
+                "the_boxs_first_process_gives_nothing_away",
+                "the_boxs_first_process_is_not_written",
+            ),
+            _COULD_END_ITS_END,
+        ),
+    },
+}
+"""
+What `landlock` does not keep besides, for anyone, before that ABI.
+"""
+_METADATA_MAY_CHANGE_BEFORE: Final = 3
+"""Each spec must let fs.write be less there, so the filter refuses no change of modes."""
+
+
+def landlock_deviations(caller: str, abi: int) -> Mapping[str, str]:
+    """
+    What `landlock` does not keep for *caller* where it has this *abi*.
+    """
+    lost = dict(DEVIATIONS["landlock"][caller])
+    if abi < _METADATA_MAY_CHANGE_BEFORE:
+        lost = {name: reason for name, reason in lost.items() if not reason.endswith(_NO_METADATA)}
+    for before, more in LANDLOCK_BEFORE.items():
+        if abi < before:
+            lost |= more
+    return lost

@@ -92,11 +92,10 @@ def test_switched_off_user_namespaces_are_named_with_the_remedy(who: tuple[str, 
 
 @WHO
 def test_a_run_is_explained_where_the_setting_allows_it(who: tuple[str, ...]) -> None:
-    for value in ("0", "1"):
-        with setting("kernel.yama.ptrace_scope", value):
-            features, _ = doctor(who)
-            gap = gap_of(who)
-        assert (features["tracing"]["state"], gap) == (f"on (kernel.yama.ptrace_scope={value})", "")
+    with setting("kernel.yama.ptrace_scope", "1"):  # the distribution's 0 allows more
+        features, _ = doctor(who)
+        gap = gap_of(who)
+    assert (features["tracing"]["state"], gap) == ("on (kernel.yama.ptrace_scope=1)", "")
 
 
 @WHO

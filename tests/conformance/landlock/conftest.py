@@ -8,8 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.conformance.deviations import DEVIATIONS, ROOT, USER
+from tests.conformance.deviations import ROOT, USER, landlock_deviations
 
+from sandboxkit.backends._kernel import landlock_abi
 from sandboxkit.backends.landlock import LandlockBackend
 from sandboxkit.model import Control
 from sandboxkit.testing.conformance import asking_less
@@ -34,22 +35,50 @@ What a spec must do without to be run by it: there is no pid namespace, a protec
 a writable directory cannot be held, and limits count each process by itself, root's
 processes not at all. What changes a file's mode or times is refused.
 """
+ASKED_LESS_BEFORE = {3: Control.FS_WRITE, 6: Control.PROCESS_KILL_TREE}
+"""
+What it must do without besides, before that ABI.
+"""
+
+
+def factory(abi: int) -> Callable[[], SandboxBackend]:
+    """
+    What makes the backend of that ABI, or of the kernel's where that is older.
+    """
+    less = ASKED_LESS | {control for before, control in ASKED_LESS_BEFORE.items() if min(abi, landlock_abi()) < before}
+    return partial(asking_less, partial(LandlockBackend, max_abi=abi), less)
+
+
+def not_kept(abi: int) -> Mapping[str, str]:
+    """
+    What that backend does not keep for whoever runs the tests.
+    """
+    return landlock_deviations(ROOT if IS_ROOT else USER, min(abi, landlock_abi()))
 
 
 @pytest.fixture(scope="session")
-def backend_factory() -> Callable[[], SandboxBackend]:
+def abi(request: pytest.FixtureRequest) -> int:
+    """
+    The newest ABI that is used: the kernel's, or what `--landlock-abi` names.
+    """
+    lowered: int | None = request.config.getoption("--landlock-abi", None)
+    return lowered or landlock_abi()
+
+
+@pytest.fixture(scope="session")
+def backend_factory(abi: int) -> Callable[[], SandboxBackend]:
     """
     What makes the backend.
     """
-    return partial(asking_less, LandlockBackend, ASKED_LESS)
+    return factory(abi)
 
 
 @pytest.fixture(scope="session")
-def deviations() -> Mapping[str, str]:
+def deviations(abi: int) -> Mapping[str, str]:
     """
     What it does not keep for whoever runs the tests.
     """
-    return DEVIATIONS["landlock"][ROOT if IS_ROOT else USER]
+    return not_kept(abi)
 
 
 @pytest.fixture(scope="session")
