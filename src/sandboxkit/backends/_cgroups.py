@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from sandboxkit.model import Limits
 
-__all__ = ["Cgroups", "Hierarchy", "cgroups", "control_groups"]
+__all__ = ["Cgroups", "Hierarchy", "cgroups", "control_groups", "watched_limits"]
 
 Version = Literal[1, 2]
 
@@ -336,6 +336,17 @@ def control_groups(
     held = {control for group in groups for control in group.controls}
     required = tuple(sorted(name for name in held if requirements.get(Control(name)) is Grade.ENFORCED))
     return ControlGroups(tuple(groups), required, None if limits.cpu is None else round(limits.cpu * 1e6))
+
+
+def watched_limits(limits: Limits) -> tuple[tuple[str, str, int], ...]:
+    """
+    What is looked at from outside where no group counts. Pure.
+    """
+    rows = (
+        (Control.LIMITS_CPU, "cpu_us", None if limits.cpu is None else round(limits.cpu * 1e6)),
+        (Control.LIMITS_MEMORY, "memory_bytes", limits.memory_bytes),
+    )
+    return tuple((str(control), name, value) for control, name, value in rows if value is not None)
 
 
 def _group(row: Hierarchy, limits: Limits, *, is_counted: bool) -> ControlGroup | None:

@@ -269,6 +269,8 @@ class LaunchPlan:
         end_signal: The signal that makes what is started end its whole tree and itself;
             None where ending it is enough.
         groups: The control groups that bound the whole tree, or None.
+        watched: (control, `cpu_us` or `memory_bytes`, limit) of what all processes together
+            keep to. The broker adds up what it sees of them, where no control group counts.
         trace: How to follow the command where that is asked for; None where its backend
             does not say.
         mark: A name that tells its processes from others where no namespace does; such a
@@ -292,6 +294,7 @@ class LaunchPlan:
     places: tuple[tuple[str, int], ...] = ()
     end_signal: int | None = None
     groups: ControlGroups | None = None
+    watched: tuple[tuple[str, str, int], ...] = ()
     trace: Trace | None = None
     mark: str = ""
     listener_fd: int | None = None

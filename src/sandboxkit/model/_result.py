@@ -46,7 +46,8 @@ class Usage:
     The first three are of the command and the children it waited for. Where the command
     was ended before they could be reported, the times are the whole tree's and the size
     is not known. The others are of every process of the box, its launcher inside
-    included, and known only where a control group counted them.
+    included, and known only where a control group counted them, or where it was seen that
+    all together are above a limit.
 
     Attributes:
         cpu_user_s: Processor time in user mode, in seconds.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import socket
     from typing import Any
 
-    from sandboxkit.process import _leaves
+    from sandboxkit.process import _leaves, _watcher
 
 PATIENCE = 3.0
 """Seconds a supervisor has to end its box."""
@@ -51,12 +51,15 @@ class Box:
         status: int,
         order: dict[str, Any],
         leaves: _leaves.Leaves | None,
+        watcher: _watcher.Watcher | None,
     ) -> None:
         timeout: float | None = order["timeout"]
         self.end_signal: int | None = order["end_signal"]
         self.control = control
         self.leaves = leaves
         self.next_look = time.monotonic() if leaves and leaves.cpu_us is not None else None
+        self.watcher = watcher
+        self.next_watch = time.monotonic() + watcher.pause() if watcher else None
         self.pid = pid
         self.pidfd = os.pidfd_open(pid)
         self.launcher = launcher
@@ -65,6 +68,7 @@ class Box:
         self.init: int | None = None
         self.pending = b""
         self.records: dict[str, object] = {}
+        self.seen: dict[str, int] = {}
         self.is_killed = False
         self.deadline = None if timeout is None else time.monotonic() + timeout
 
@@ -101,7 +105,7 @@ class Box:
         """
         When, on the monotonic clock, something is to be looked at, or None.
         """
-        times = [moment for moment in (self.deadline, self.next_look) if moment is not None]
+        times = [moment for moment in (self.deadline, self.next_look, self.next_watch) if moment is not None]
         return min(times) if times else None
 
     def look(self, now: float) -> None:
@@ -118,6 +122,12 @@ class Box:
                 self.stop("cpu_limit")
             elif left is not None:
                 self.next_look = now + min(1.0, max(LOOK_SECONDS, left / PROCESSORS))
+        if self.watcher and self.next_watch is not None and self.next_watch <= now:
+            reached = self.watcher.look()
+            self.next_watch = None if reached else now + self.watcher.pause()
+            if reached:
+                self.seen = self.watcher.figures
+                self.stop(reached)
 
     def stop(self, reason: str) -> None:
         """

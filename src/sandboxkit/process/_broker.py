@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from sandboxkit.process import _box, _leaves, _staging, _starting
+    from sandboxkit.process import _box, _leaves, _staging, _starting, _watcher
 
 MAX_FDS = 250
 PR_SET_CHILD_SUBREAPER = 36
@@ -235,13 +235,28 @@ class Broker:
             return
         finally:
             os.close(report)
-        box = _box.Box(control, pid, launcher, status, order, leaves)
+        box = _box.Box(control, pid, launcher, status, order, leaves, self.open_watcher(order, launcher, leaves))
         self.boxes[pid] = box
         self.watch(box.status, lambda: self.hear(box))
         self.watch(box.pidfd, lambda: self.finish(box))
         self.watch(box.control.fileno(), lambda: self.obey(box))
         if leaves and leaves.shortage is not None:
             self.watch(leaves.shortage, lambda: self.starve(box))
+
+    def open_watcher(
+        self, order: dict[str, Any], launcher: int, leaves: _leaves.Leaves | None
+    ) -> _watcher.Watcher | None:
+        """
+        What looks at the limits of a whole box that none of its control groups holds.
+        """
+        held = leaves.controls() if leaves else ()
+        limits = {name: value for control, name, value in order["watched"] if control not in held}
+        if not limits:
+            return None
+        watcher: _watcher.Watcher = import_beside("_watcher").Watcher(
+            launcher, limits.get("cpu_us"), limits.get("memory_bytes")
+        )
+        return watcher
 
     def starve(self, box: _box.Box) -> None:
         """
@@ -410,12 +425,14 @@ class Broker:
         while box.read_status():
             if not select.select([box.status], [], [], 0)[0]:
                 break
-        message = {**box.records, "done": status}
+        message: dict[str, Any] = {**box.records, "done": status}
         if box.leaves:
             message.update(box.leaves.report())
             if box.leaves.shortage is not None:
                 self.forget(box.leaves.shortage)
             self.clear(box.leaves)
+        if box.seen:
+            message["figures"] = box.seen | message.get("figures", {})  # a group knows better
         tell(box.control, message)
         box.close()
 

@@ -216,6 +216,7 @@ def _order(plan: LaunchPlan, targets: Sequence[int], timeout: float | None, *, e
             "is_direct": plan.confinement is None,
             "rlimits": plan.rlimits,
             "groups": plan.groups and _flat(plan.groups) | {"groups": [*map(_flat, plan.groups.groups)]},
+            "watched": plan.watched,
             "trace": _trace(plan.trace) if explain and plan.trace else None,
             "staging": staging
             and {

@@ -318,6 +318,12 @@ class Leaves:
                 except OSError:
                     pass  # the limit before, which leaves that room, still holds
 
+    def controls(self) -> set[str]:
+        """
+        The limits the leaves hold for the whole run.
+        """
+        return {control for group, _ in self.rows for control in group["controls"]} if self.is_armed else set()
+
     def unused_cpu(self) -> float | None:
         """
         Seconds of processor time that are left to the run, or None where there is no

@@ -138,7 +138,9 @@ def _memory(spec: SandboxSpec, facts: BubblewrapFacts) -> ControlState:
 
 
 def _no_group(limit: float | None, facts: BubblewrapFacts) -> str:
-    return "; the spec sets no limit" if limit is None else f"; {facts.cgroups.reason}"
+    if limit is None:
+        return "; the spec sets no limit"
+    return f"; {facts.cgroups.reason}; all together are looked at meanwhile"
 
 
 def _processes(spec: SandboxSpec, facts: BubblewrapFacts) -> ControlState:

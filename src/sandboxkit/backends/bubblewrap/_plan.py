@@ -8,7 +8,7 @@ import marshal
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sandboxkit.backends._cgroups import control_groups
+from sandboxkit.backends._cgroups import control_groups, watched_limits
 from sandboxkit.backends._proxied import PROXY_PORT, proxied_environment
 from sandboxkit.backends._tree import Node, Tree, box_tree, working_directory
 from sandboxkit.backends.bubblewrap._mounts import mounts
@@ -79,6 +79,7 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: BubblewrapFact
         places=tuple((step.source, step.fd) for step in steps if step.fd is not None and step.source),
         confinement=confinement,
         groups=control_groups(spec.limits, spec.requirements(), facts.cgroups),
+        watched=watched_limits(spec.limits),
         mounts=steps,
         staging=staging,
         trace=Trace(_PROGRAMS, (program_filter,)),

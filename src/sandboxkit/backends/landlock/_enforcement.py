@@ -42,8 +42,12 @@ def enforcement(spec: SandboxSpec, facts: LandlockFacts) -> Enforcement:
             Control.SYSCALLS: _syscalls(facts),
             Control.ENV: _enforced("allowlist, handed over after confinement; TMPDIR is the box's own"),
             Control.LIMITS_WALL: _enforced("deadline, then SIGKILL of the whole box"),
-            Control.LIMITS_CPU: _partial("RLIMIT_CPU counts each process by itself"),
-            Control.LIMITS_MEMORY: _partial("RLIMIT_DATA counts each process by itself, and not shared memory"),
+            Control.LIMITS_CPU: _partial(
+                "RLIMIT_CPU counts each process by itself; all together are looked at meanwhile"
+            ),
+            Control.LIMITS_MEMORY: _partial(
+                "RLIMIT_DATA counts each process by itself, and not shared memory; all together are looked at meanwhile"
+            ),
             Control.LIMITS_PROCESSES: _processes(spec, facts),
             Control.LIMITS_FILE_SIZE: _enforced("RLIMIT_FSIZE of every process"),
             Control.LIMITS_OUTPUT: _enforced("bounded by the reader, then SIGKILL"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 import marshal
 from typing import TYPE_CHECKING
 
+from sandboxkit.backends._cgroups import watched_limits
 from sandboxkit.backends._tree import working_directory
 from sandboxkit.confine import (
     AF_INET,
@@ -68,6 +69,7 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: LandlockFacts)
         ),
         confinement=confinement,
         end_signal=_END,
+        watched=watched_limits(spec.limits),
         trace=Trace(_PROGRAMS, confinement.filters),
         notes=_notes(spec, facts, survey),
     )
