@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.backends.landlock.conftest import SYSTEM_PYTHON
 
 from sandboxkit import Control, Grade, Limits, SandboxSpec, Termination
 from sandboxkit.backends.landlock import LandlockBackend, _plan
@@ -38,7 +39,7 @@ TAKING = "more = bytearray(b'x' * (40 << 20))"
 async def run(code: str, **limits: float) -> ExecResult:
     spec = SandboxSpec.isolated(limits=Limits(wall=60, **limits), allow_degraded=ALL)  # type: ignore[arg-type]  # a table of both kinds
     async with LandlockBackend().open(spec) as box:
-        return await box.run(["python3", "-c", code])
+        return await box.run([*SYSTEM_PYTHON, code])
 
 
 async def test_children_that_together_use_too_much_time_end() -> None:

@@ -4,6 +4,7 @@ A box that may reach listed hosts reaches those and no other, whatever it tries.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -112,6 +113,33 @@ def _end(server: socket.socket, is_stream: bool) -> None:
             client.sendto(b"stop", server.getsockname())
 
 
+def at_one_port() -> tuple[int, list[socket.socket]]:
+    """
+    Sockets at every address a trick is tried on, and their port: one that is free at all.
+    """
+    rows = [
+        (socket.AF_INET, socket.SOCK_STREAM, "127.0.0.1"),
+        (socket.AF_INET6, socket.SOCK_STREAM, "::1"),
+        (socket.AF_INET, socket.SOCK_STREAM, OPEN),
+        (socket.AF_INET, socket.SOCK_DGRAM, "127.0.0.1"),
+        (socket.AF_INET6, socket.SOCK_DGRAM, "::1"),
+    ]
+    for _ in range(50):
+        port, made = 0, [socket.socket(family, kind) for family, kind, _ in rows]
+        try:
+            for server, (_, _, address) in zip(made, rows, strict=True):
+                server.bind((address, port))
+                port = server.getsockname()[1]
+        except OSError as problem:
+            if problem.errno != errno.EADDRINUSE:
+                raise
+            for server in made:
+                server.close()
+        else:
+            return port, made
+    raise AssertionError("no port is free at every address")
+
+
 @contextmanager
 def servers() -> Iterator[Servers]:
     found = Servers()
@@ -119,21 +147,16 @@ def servers() -> Iterator[Servers]:
         folder = stack.enter_context(tempfile.TemporaryDirectory(dir="/tmp", prefix="sk-"))
         os.chmod(folder, 0o755)
         found.path = f"{folder}/s"
-        first = socket.create_server(("127.0.0.1", 0))
-        found.port = first.getsockname()[1]
-        rows: list[tuple[int, int, Any]] = [
-            (socket.AF_INET6, socket.SOCK_STREAM, ("::1", found.port)),
-            (socket.AF_INET, socket.SOCK_STREAM, (OPEN, found.port)),
-            (socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", found.port)),
-            (socket.AF_INET6, socket.SOCK_DGRAM, ("::1", found.port)),
-            (socket.AF_UNIX, socket.SOCK_STREAM, "\0" + found.abstract),
-            (socket.AF_UNIX, socket.SOCK_DGRAM, "\0" + found.abstract + "-datagram"),
-            (socket.AF_UNIX, socket.SOCK_STREAM, found.path),
+        found.port, network = at_one_port()
+        rows = [
+            (socket.SOCK_STREAM, "\0" + found.abstract),
+            (socket.SOCK_DGRAM, "\0" + found.abstract + "-datagram"),
+            (socket.SOCK_STREAM, found.path),
         ]
-        found.serve(first, found.heard)
-        for family, kind, address in rows:
-            server = socket.socket(family, kind)
-            server.bind(address)
+        local = [(socket.socket(socket.AF_UNIX, kind), name) for kind, name in rows]
+        for server, name in local:
+            server.bind(name)
+        for server in (*network, *(server for server, _ in local)):
             found.serve(server, found.heard)
         os.chmod(found.path, 0o777)
         listed = socket.create_server((OPEN, 0))
