@@ -15,6 +15,7 @@ _NEEDS = {
     "fill_in.py": _EVAL,
     "egress.py": _EGRESS,
     "inject_secret.py": _EGRESS,
+    "injected_secret.py": _EGRESS,
     "listed_hosts.py": _EGRESS,
 }
 """By program: the extra, and a module that comes with it."""
