@@ -206,7 +206,9 @@ async def test_as_many_processes_as_the_limit_says_are_had(boxes: Boxes, ws: Pat
         result = await boxes.run(spec_with(ws, processes=number), ["sh", "-c", script], timeout=20)
         assert result.ok, result.text("stderr")
         assert result.usage is not None
-        assert (result.usage.refused_processes, result.usage.tree_processes_peak) == (0, max(number + 2, 3))
+        assert result.usage.refused_processes == 0
+        # The launcher leaves while the command runs already, and may have been counted with all of it.
+        assert result.usage.tree_processes_peak in (number + 2, number + 3)
 
 
 @with_groups

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from docker import APIClient
+    from docker.errors import APIError
 
     from sandboxkit.backends.docker._engine import Engine
 
@@ -209,7 +210,7 @@ def _force(client: APIClient, ident: str) -> bool:
     try:
         client.remove_container(ident, force=True, v=True)
     except errors.APIError as exc:
-        if exc.status_code == _NOT_THERE:
+        if _is_unknown(exc):
             return False
         # It is being removed already; Podman says so of one that ends meanwhile.
         if exc.status_code != _CONFLICT and "container state improper" not in str(exc.explanation):
@@ -243,6 +244,16 @@ def gone(client: APIClient, ident: str) -> bool:
 
     try:
         client.inspect_container(ident)
-    except errors.NotFound:
-        return True
+    except errors.APIError as exc:
+        if _is_unknown(exc):
+            return True
+        raise
     return False
+
+
+def _is_unknown(exc: APIError) -> bool:
+    """
+    Whether the engine said that there is no such container. Podman calls it an error of its
+    own where one goes while it looks.
+    """
+    return bool(exc.status_code == _NOT_THERE or "no such container" in str(exc.explanation).lower())
