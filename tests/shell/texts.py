@@ -23,6 +23,7 @@ __all__ = [
     "PIECES",
     "PROGRAMS",
     "WRAPPERS",
+    "abut",
     "bash_texts",
     "broken_texts",
     "damage",
@@ -79,6 +80,56 @@ PLACES = (  # where a list of commands stands inside of a word
         "\"${v1%'$(…)'}\"",
         "${v9:-\\'$(…)\\'}",
     ),
+)
+TOUCHING = (  # what another word or command may touch, and bash then tells whose it is
+    *("v2=(a b)", "v2=()", "v2+=(p7)", "v2[1]=a", "v2=([1]=a)", "v1=", "v1=a", "v1+=a", "v1=$(p1)", "v1=`p1`"),
+    *("(p1)", "{ p1; }", "((1))", "[[ a ]]", "f1() { p1; }", "f1() (p1)", "case a in a) p1;; esac", "! p1", "time p1"),
+    *("if p1; then p2; fi", "for v1 in a; do p1; done", "while p5; do p1; done", "coproc p1", "declare v2=(a)"),
+    *(">f1", "2>f1", "<f1", "2>&1", ">&2", "&>f1", "<<<a", "{v1}>f1", "<(p1)", ">(p1)", "$(p1)", "`p1`", "$((1))"),
+    *("?(a)", "+(a|b)", "{a,b}", "~", "%", "=", "[", "]", "{", "}", "(", ")", "!", ":", "\\", "\\\n", "'", '"', "`"),
+    *("if ", "then ", "do ", "in ", "esac", "fi", "case ", "function ", "select ", "let ", "eval ", "exec ", "export "),
+)
+HALVES = (
+    *(
+        "{v2[",
+        "]}>f1",
+        "]}<f1",
+        "v2[",
+        "]=",
+        "]",
+        "${v2[",
+        "${v1:",
+        "${v1-",
+        "${v1/",
+        "}",
+        "$((",
+        "))",
+        "$[",
+        "((",
+        "[[ ",
+    ),
+    *(" ]]", "[ ", "$(", ")", ">&", "<&", "<>", "<<<", "v2=(", "declare ", "'$(p1)'", "'`p7`'", '"\\$(p1)"', "\\$"),
+)
+ENDINGS = (
+    "#",
+    "#",
+    ";",
+    "; ",
+    "\n",
+    " ",
+    " #",
+    "|",
+    "&",
+    "&&",
+    "||",
+    ";;",
+    "\t",
+    "\r",
+    "#'",
+    "#)",
+    "p7",
+    "; p7",
+    "\np7",
 )
 HEADS = (  # forms of a program's name
     *(
@@ -316,6 +367,15 @@ ONCE_WRONG = (  # what a grammar reads otherwise than bash
         "bash 0<<< p7",
     ),
     *(
+        "v2=(a)#; p7",
+        "declare v2=()#a; p7 b",
+        "v2=([3\\]=a)",
+        "p1 >&'$(p7)'",
+        'p1 2>&2"\\`p7\\`"',
+        "p1 {v2['$(p7)']}>f1",
+        "p1 {v2['$(p7 a)']}<<<x b",
+    ),
+    *(
         "[ a > f1 ]",
         "if [ -f x >f2 ]; then p7; fi",
         "p1 -2>f1 a",
@@ -534,6 +594,18 @@ def jumble(rng: random.Random) -> str:
     """
     glue = ("", " ")[rng.randrange(2)]
     return "x" + glue.join(PIECES[rng.randrange(len(PIECES))] for _ in range(rng.randrange(1, 40)))
+
+
+def abut(rng: random.Random) -> str:
+    """
+    Words, lists and commands, most of them right as they are, that touch each other.
+    """
+    kinds = (ARGUMENTS, TOUCHING, TOUCHING, PROGRAMS, ENDINGS, ENDINGS, HALVES)
+    text = ""
+    for _ in range(rng.randrange(2, 9)):
+        kind = kinds[rng.randrange(len(kinds))]
+        text += kind[rng.randrange(len(kind))] + ("", "", "", " ")[rng.randrange(4)]
+    return text
 
 
 def together(rng: random.Random, texts: Sequence[str]) -> str:

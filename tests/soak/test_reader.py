@@ -12,7 +12,7 @@ import pytest
 from tests.shell.judge import Tally
 from tests.shell.oracle import BASH, SHFMT
 from tests.shell.test_differential import corpus_texts, disagreements, escapes, least
-from tests.shell.texts import damage, jumble, together, write
+from tests.shell.texts import abut, damage, jumble, together, write
 from tests.shell.traced import trace
 
 from sandboxkit import ExecPolicy
@@ -42,9 +42,11 @@ pytestmark = [
 
 
 def some_text(rng: random.Random) -> str:
-    match rng.randrange(6):
+    match rng.randrange(7):
         case 0:
             return damage(rng, write(rng))
+        case 4:
+            return abut(rng)
         case 1:
             return jumble(rng)
         case 2:
@@ -74,7 +76,7 @@ def test_nothing_runs_unseen(rounds: Iterator[int], rng: random.Random, tmp_path
     tally = Tally()
     found: list[tuple[str, str]] = []
     for number in rounds:
-        texts = [write(rng) for _ in range(AT_ONCE)]
+        texts = [(write, write, abut)[rng.randrange(3)](rng) for _ in range(AT_ONCE)]
         directory = tmp_path / str(number)
         directory.mkdir()
         found += escapes(texts, trace(texts, directory), tally)

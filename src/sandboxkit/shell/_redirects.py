@@ -4,13 +4,14 @@ Redirections, read into the command they belong to.
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sandboxkit.model import UNKNOWN, Doubt, Redirect, SimpleCommand, Unknown
 from sandboxkit.shell._unsure import UnsureError
 from sandboxkit.shell._variables import SECRET
-from sandboxkit.shell._word import Words
+from sandboxkit.shell._word import Words, holds_code, unmasked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +29,8 @@ REDIRECTS = frozenset(("file_redirect",))
 The kinds of nodes that are redirections.
 """
 _CLOSES = frozenset((">&-", "<&-"))
+_EXPANDS_TO_ITSELF = re.compile(r"[\w./+:@%,=^-]*", re.ASCII)
+_ELEMENT = re.compile(rb"\{[A-Za-z_]\w*\[.*\]\}", re.DOTALL)
 _OPERATORS = frozenset((">", ">>", ">|", "&>", "&>>", ">&", "<", "<&", "<>", "<<", "<<<"))
 
 
@@ -41,7 +44,7 @@ def redirect(reader: Reader, node: Node, part: int, draft: Draft) -> None:
     if node.type not in REDIRECTS:
         raise UnsureError("it has a redirection the reader does not know")
     data, children = reader.source.data, node.children
-    _take_descriptor(reader, node, draft)
+    _take_descriptor(reader, node, part, draft)
     reader.source.check_gaps(children, touching=False)
     if any(b"\n" in data[one.end_byte : other.start_byte] for one, other in pairwise(children)):
         raise UnsureError("it has a redirection to the next line")
@@ -52,21 +55,38 @@ def redirect(reader: Reader, node: Node, part: int, draft: Draft) -> None:
         raise UnsureError("it has a redirection the reader does not know")
     if not targets.argv or operator not in _OPERATORS:
         raise UnsureError(f"it has a redirection the reader does not know ({operator!r})")
+    if operator == ">&":
+        _expand_again(reader, targets, part, node.start_byte)
     draft.redirects += _redirected(reader, operator, targets, part)
 
 
-def _take_descriptor(reader: Reader, node: Node, draft: Draft) -> None:
+def _take_descriptor(reader: Reader, node: Node, part: int, draft: Draft) -> None:
     """
     Takes the descriptor of *node* away where the grammar has read it as a word.
     """
     dropped = draft.words.drop_descriptor(node.start_byte)
     if dropped is None:
+        _refuse_element(reader, node, part, draft)
         return
     start, end = dropped
     data = reader.source.data
     reader.words.seen.discard(dropped)
     if data[start : start + 1] == b"{":
         reader.words.assigned.append(data[start + 1 : end - 1].decode())
+
+
+def _refuse_element(reader: Reader, node: Node, part: int, draft: Draft) -> None:
+    # Bash keeps the descriptor of {a[1]}>file in an element of a list, whose number it
+    # works out by expanding the word once more.
+    if reader.source.data[node.start_byte - 1 : node.start_byte] != b"}" or not draft.words.starts:
+        return
+    start = draft.words.starts[-1]
+    word = reader.source.data[start : node.start_byte]
+    if _ELEMENT.fullmatch(word):
+        target = draft.words.argv[-1]
+        if holds_code(target):
+            reader.evaluate(unmasked(target), part, start)
+        raise UnsureError("it has a redirection the reader does not know")
 
 
 def _operator_and_targets(reader: Reader, children: Sequence[Node], part: int, draft: Draft) -> tuple[str, Words]:
@@ -106,6 +126,17 @@ def check_translated(dollar: Node) -> None:
     string = dollar.next_sibling
     if string is None or string.type != "string" or string.start_byte != dollar.end_byte:
         raise UnsureError("it has a dollar that may be a word")
+
+
+def _expand_again(reader: Reader, targets: Words, part: int, start: int) -> None:
+    # Bash expands the word of >& once to see whether it is a descriptor, and what came of
+    # it once more for the name of a file: even '$(…)' runs.
+    target = unmasked(" ".join(targets.argv))
+    if holds_code(target):
+        reader.evaluate(target, part, start)
+        raise UnsureError("the target of '>&' holds code")
+    if not _EXPANDS_TO_ITSELF.fullmatch(target):
+        targets.unknown.setdefault(0, Unknown(Doubt.VALUE))
 
 
 def _redirected(reader: Reader, operator: str, targets: Words, part: int) -> list[Redirect]:

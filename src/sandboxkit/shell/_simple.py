@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["assignments", "command", "declaration"]
 
-_SUBSCRIPT = re.compile(r"\[[^\[\]'\"]+\]\+?=")
+_SUBSCRIPT = re.compile(r"\[[^\[\]'\"\\]+\]\+?=")
 _DECLARED = frozenset(("variable_name", "unset", "unsetenv", *DECLARES))
 
 
@@ -170,6 +170,9 @@ def _value(reader: Reader, rest: Sequence[Node], part: int) -> tuple[str, bool]:
         check_translated(rest[0])
     if node.type != "array":
         return reader.words.value(node, part)
+    if not reader.source.ends_word_at(node.end_byte):
+        # To the grammar the # of a=(b)#c begins a comment; to bash the word goes on.
+        raise UnsureError("its words cannot be told apart with certainty")
     words = Words()
     for child in node.children:
         if child.is_named:

@@ -26,6 +26,7 @@ What stands between words.
 """
 _BLANKS = frozenset((b" ", b"\t", b"\n"))
 _BLANK = ord(" ")
+_ENDS_WORD = frozenset((b"", *(bytes((each,)) for each in b" \t\n;&|<>()")))
 _NO_WORDS = frozenset(
     ("file_redirect", "file_descriptor", "comment", "do_group", "variable_name", "subscript", "array")
 )
@@ -142,6 +143,12 @@ class Source:
         Whether a blank or newline stands at *offset*.
         """
         return self.data[offset : offset + 1] in _BLANKS
+
+    def ends_word_at(self, offset: int) -> bool:
+        """
+        Whether the text ends at *offset*, or a character that no word goes on with stands there.
+        """
+        return self.data[offset : offset + 1] in _ENDS_WORD
 
     def _character(self, offset: int) -> int:
         return offset if self._is_ascii else len(self.data[:offset].decode("utf-8", "surrogateescape"))
