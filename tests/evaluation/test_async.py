@@ -158,6 +158,50 @@ async def test_streams_that_hang_while_they_close_delay_the_answer_once() -> Non
     assert time.monotonic() - began < 2
 
 
+@pytest.mark.parametrize("isolation", ["worker", "in-process"])
+async def test_one_that_raises_while_it_is_closed_is_told_and_the_others_are_closed(isolation: Any) -> None:
+    closed = []
+
+    async def failing() -> AsyncIterator[int]:
+        try:
+            yield 1
+        finally:
+            closed.append(1)
+            raise ValueError("the secret")
+
+    body = "for i in range(3):\n    async for n in failing():\n        break\nreturn n"
+    with pytest.raises(sk.SafeEvalError, match="an async generator raised ValueError when it was closed") as caught:
+        await sk.safe_eval_async(body, {"failing": failing}, timeout=10, isolation=isolation)
+    assert (caught.value.kind, closed) == ("HostError", [1, 1, 1])
+    assert "secret" not in str(caught.value)
+    with pytest.raises(sk.SafeEvalError, match="ZeroDivisionError"):  # what came first counts
+        await sk.safe_eval_async(f"{body} / 0", {"failing": failing}, timeout=10, isolation=isolation)
+    assert len(closed) == 6
+
+
+async def test_cancelling_in_a_function_of_the_callers_ends_it_and_the_worker() -> None:
+    ended = []
+
+    async def waits() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append(1)
+
+    async def raises() -> AsyncIterator[int]:
+        try:
+            yield 1
+        finally:
+            raise ValueError
+
+    with anyio.move_on_after(0.3) as scope:
+        await sk.safe_eval_async(
+            "async for n in raises():\n    await waits()", {"waits": waits, "raises": raises}, timeout=30
+        )
+    assert scope.cancelled_caught
+    assert ended == [1]
+
+
 async def test_calls_are_counted() -> None:
     with SafeEvaluator(max_host_calls=5, timeout=10) as evaluator:
         with pytest.raises(sk.SafeEvalTimeoutError, match="max_host_calls=5"):

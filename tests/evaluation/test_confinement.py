@@ -210,6 +210,8 @@ def test_a_worker_that_answers_and_goes_on_is_killed(ungated: Zygote) -> None:
         b"nonsense",
         b"[" * 9_000,
         b'{"error": "raised", "type": "\x1b[2J", "text": "x", "line": "y"}',
+        b'{"error": "raised", "type": "x", "text": "x", "line": ' + b"9" * 4_000 + b"}",
+        b'{"error": "syntax", "text": "x", "source": "", "line": 1, "column": -' + b"9" * 40 + b"}",
     ],
 )
 def test_a_worker_that_lies_gives_a_typed_error(
@@ -220,6 +222,20 @@ def test_a_worker_that_lies_gives_a_typed_error(
     with pytest.raises(sandboxkit.SafeEvalError) as caught:
         sandboxkit.safe_eval(code, {"known": _known}, timeout=10)
     assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 1_000
+
+
+def test_a_message_has_no_more_parts_than_its_values(ungated: Zygote, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_workers, "zygote", lambda _: ungated)
+    code = """data = b'{"value": [' + b'[],' * 900_000 + b'0]}'
+data = struct.pack('<I', len(data)) + data
+while data: data = data[os.write(3, data):]"""
+    with pytest.raises(sandboxkit.SafeEvalError, match="more parts than it may"):
+        sandboxkit.safe_eval(code, timeout=30)
+    monkeypatch.undo()
+    whole = "[[timedelta(1, 2, 3)] * 30_000, ['[{'] * 9_000, [{1: 2}] * 4_000, '[' * 99_000]"
+    moments, texts, pairs, text = sandboxkit.safe_eval(whole, timeout=30)
+    assert (len(moments), len(texts), len(pairs), len(text)) == (30_000, 9_000, 4_000, 99_000)
 
 
 def test_a_worker_that_says_too_much_is_not_heard(ungated: Zygote, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import decimal
 import enum
 import math
 import re
+import types
 from collections import OrderedDict, defaultdict, namedtuple
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -80,6 +81,9 @@ EXPRESSIONS: dict[str, object] = {
     "datetime.strptime('2026-01-31', '%Y-%m-%d').date() == day": True,
     "re.search('(l+)o', word).group(1)": "ll",
     "re.sub('l', lambda m: m.group().upper(), word)": "HeLLo",
+    "re.compile('(l)').sub(r'<\\1>', word) + re.match('(.)', word).expand(r'\\1\\1')": "He<l><l>oHH",
+    "'ä'.encode('ascii', 'namereplace')": b"\\N{LATIN SMALL LETTER A WITH DIAERESIS}",
+    "divmod(10**9000, 10**4001 + 3)[0] > 10**4998": True,
     "b'ab' + bytes([99])": b"abc",
     "2 ** 200": 2**200,
     "float('inf'), complex(1, -2)": (math.inf, 1 - 2j),
@@ -178,6 +182,7 @@ RAISED = {
     "math.nothing": "AttributeError",
     "'{!z}'.format(1)": "ValueError",
     "str.mro()": "AttributeError",
+    "x @ x": "TypeError",
 }
 
 
@@ -321,6 +326,34 @@ class Account:
 
 Pair = namedtuple("Pair", "a b")
 
+
+class Moment(datetime.datetime):
+    def isoformat(self, *_: object, **__: object) -> str:
+        raise RuntimeError
+
+
+class Day(datetime.date):
+    pass
+
+
+class Hour(datetime.time):
+    pass
+
+
+class Span(datetime.timedelta):
+    pass
+
+
+class Amount(decimal.Decimal):
+    def __str__(self) -> str:
+        return "another"
+
+
+class Octets(bytearray):
+    def __bytes__(self) -> bytes:
+        return b"others"
+
+
 CARRIED: dict[str, tuple[object, object]] = {
     "IntEnum": (Colour.RED, 1),
     "StrEnum": (Level.HIGH, "high"),
@@ -330,6 +363,15 @@ CARRIED: dict[str, tuple[object, object]] = {
     "mapping proxy": (MappingProxyType({"a": 1}), {"a": 1}),
     "namedtuple": (Pair(1, 2), (1, 2)),
     "bytearray": (bytearray(b"a"), b"a"),
+    "bytearray of a subclass": (Octets(b"a"), b"a"),
+    "datetime of a subclass": (
+        Moment(2026, 1, 2, tzinfo=datetime.UTC),
+        datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC),
+    ),
+    "date of a subclass": (Day(2026, 1, 2), datetime.date(2026, 1, 2)),
+    "time of a subclass": (Hour(1, 2, 3, 4, datetime.UTC), datetime.time(1, 2, 3, 4, datetime.UTC)),
+    "timedelta of a subclass": (Span(1, 2, 3), datetime.timedelta(1, 2, 3)),
+    "Decimal of a subclass": (Amount("1.5"), decimal.Decimal("1.5")),
     "Decimal": (decimal.Decimal("1.10"), decimal.Decimal("1.10")),
     "aware": (datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC), datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)),
     "time": (datetime.time(1, 2, 3, 4), datetime.time(1, 2, 3, 4)),
@@ -349,6 +391,43 @@ def test_values_come_back_as_they_went(name: str, reusing: SafeEvaluator) -> Non
     assert type(value) is type(expected)
 
 
+class NoTime(datetime.datetime):
+    """
+    What some libraries put where a moment is missing.
+    """
+
+    __hash__ = None  # type: ignore[assignment]  # it equals nothing
+
+    def __eq__(self, _: object) -> bool:
+        return False
+
+
+class Timeless(datetime.tzinfo):
+    def utcoffset(self, _: datetime.datetime | None) -> datetime.timedelta:
+        raise KeyError("the secret")
+
+
+class Unhashable(type):
+    __hash__ = None  # type: ignore[assignment]  # that is the point
+
+    def __eq__(cls, _: object) -> bool:
+        return True
+
+
+class Nameless(type):
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]  # that is the point
+        raise RuntimeError("the secret")
+
+
+class Odd(metaclass=Unhashable):
+    pass
+
+
+class Unnamed(metaclass=Nameless):
+    pass
+
+
 def _circular() -> list[object]:
     made: list[object] = []
     made.append(made)
@@ -364,6 +443,10 @@ REFUSED = {
     "a module": (enum, "module enum"),
     "itself": (_circular(), "contains itself"),
     "too much": ("a" * (17 << 20), "larger than"),
+    "no time": (NoTime(1, 1, 1), "NoTime"),
+    "a zone that fails": (datetime.datetime(2026, 1, 1, tzinfo=Timeless()), "reading it raised KeyError"),  # type: ignore[abstract]  # the offset is all that is asked for
+    "a class without a hash": (Odd(), "Odd, reading it raised TypeError"),
+    "a class without a name": (Unnamed(), "Unnamed, reading it raised RuntimeError"),
 }
 USES = [
     "v + 1",
@@ -392,6 +475,9 @@ def test_what_cannot_go_along_raises_when_used(name: str, reusing: SafeEvaluator
     with pytest.raises(sk.SafeEvalForbiddenError) as caught:
         reusing.evaluate("v.a", {"v": value})
     assert said in caught.value.construct
+    with pytest.raises(sk.SafeEvalError) as caught_too:
+        reusing.evaluate("f().a", {"f": lambda: value})
+    assert "secret" not in str(caught_too.value)
 
 
 @pytest.mark.parametrize("code", USES)
@@ -422,6 +508,19 @@ def test_an_exposed_object_goes_along_by_its_attributes(reusing: SafeEvaluator) 
         reusing.evaluate("account['secret']", context)
     with pytest.raises(ValueError, match="_hidden"):
         reusing.expose(Account, "_hidden")
+
+
+def test_exposed_objects_that_hold_each_other_have_a_depth(reusing: SafeEvaluator) -> None:
+    class Node:
+        def __init__(self) -> None:
+            self.next = self
+
+    reusing.expose(Node, "next")
+    assert reusing.evaluate("len('v')", {"v": Node()}) == 1
+    with pytest.raises(sk.SafeEvalForbiddenError, match="a Node, nested more than 64 deep"):
+        reusing.evaluate("v", {"v": Node()})
+    with pytest.raises(sk.SafeEvalError, match="what f gave cannot be taken along: nested more than 64 deep"):
+        reusing.evaluate("f()", {"f": lambda: Node()})
 
 
 def test_an_attribute_that_cannot_be_read_is_told_to_who_uses_it(reusing: SafeEvaluator) -> None:
@@ -486,6 +585,10 @@ class Lying(dict[str, int]):
     __class__ = int  # type: ignore[assignment]  # what it is there for
 
 
+class Awaited:
+    __class__ = types.CoroutineType  # type: ignore[assignment]  # likewise
+
+
 class Broken(collections.abc.Mapping[str, int]):
     def __getitem__(self, key: str) -> int:
         raise RuntimeError(key)
@@ -500,6 +603,8 @@ class Broken(collections.abc.Mapping[str, int]):
 def test_a_value_is_taken_for_what_it_is_and_not_for_what_it_says(reusing: SafeEvaluator) -> None:
     assert reusing.evaluate("x['a']", {"x": Lying(a=1)}) == 1
     assert reusing.evaluate("f()['a']", {"f": lambda: Lying(a=1)}) == 1
+    with pytest.raises(sk.SafeEvalForbiddenError, match="a Awaited of the caller's"):
+        reusing.evaluate("f()", {"f": lambda: Awaited()})
     with pytest.raises(sk.SafeEvalForbiddenError, match=r"a Broken that cannot be read \(RuntimeError\)"):
         reusing.evaluate("x", {"x": Broken()})
 

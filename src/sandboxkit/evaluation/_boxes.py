@@ -301,6 +301,8 @@ class BoxPool:
         try:
             worker.send(self._order, deadline)
             said = loads(worker.receive(deadline))
+            if not isinstance(said, dict):
+                raise CodecError("no message")
         except (CodecError, EOFError, TimeoutError) as exc:
             worker.end()
             raise SetupError(

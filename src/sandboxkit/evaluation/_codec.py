@@ -17,6 +17,7 @@ import datetime
 import decimal
 import json
 import marshal
+import time
 
 TYPE_CHECKING = False  # as in typing, whose import is spared in the worker
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ __all__ = [
     "MAX_DEPTH",
     "CodecError",
     "Encoder",
+    "LateError",
     "decode",
     "dumps",
     "loads",
@@ -42,6 +44,8 @@ MAX_DEPTH = 64
 MAX_EXPONENT = 9_999
 """Of a Decimal: `int()` of one with more takes memory by its exponent, not by its text."""
 
+_STRIDE = 1 << 16
+"""After how many bytes more an encoder looks at the clock."""
 _SMALL = 1 << 62
 _CELL = 16
 _FEW, _ALIKE = 256, 16
@@ -72,6 +76,12 @@ class CodecError(Exception):
     """
 
 
+class LateError(Exception):
+    """
+    The deadline passed while a value was encoded.
+    """
+
+
 class Encoder:
     """
     Turns plain values into what JSON can hold.
@@ -86,15 +96,41 @@ class Encoder:
             the length of texts.
         foreign: What is done with a value that is not plain: it returns the encoded form
             or raises `CodecError`.
+        deadline: When it has to be done, in time.monotonic(); None where that is another's affair.
     """
 
-    __slots__ = ("_active", "cost", "foreign", "limit")
+    __slots__ = ("_active", "_look_at", "cost", "deadline", "foreign", "limit")
 
-    def __init__(self, limit: int, foreign: Callable[[Encoder, object, int], object]) -> None:
+    def __init__(
+        self, limit: int, foreign: Callable[[Encoder, object, int], object], deadline: float | None = None
+    ) -> None:
         self.limit = limit
         self.cost = 0
         self.foreign = foreign
+        self.deadline = deadline
         self._active: set[int] = set()
+        self.rewind(0)
+
+    def rewind(self, cost: int) -> None:
+        """
+        Goes back to *cost*: what was charged since does not go along.
+        """
+        self.cost = cost
+        self._look_at = self.limit if self.deadline is None else min(self.limit, cost + _STRIDE)
+
+    def look(self) -> None:
+        """
+        Whether to go on.
+
+        Raises:
+            CodecError: The limit is passed.
+            LateError: The deadline is.
+        """
+        self.charge(0)
+        if self.deadline is not None:
+            if time.monotonic() >= self.deadline:
+                raise LateError
+            self._look_at = min(self.limit, self.cost + _STRIDE)
 
     def charge(self, bytes_: int) -> None:
         """
@@ -113,10 +149,11 @@ class Encoder:
 
         Raises:
             CodecError: It nests too deeply, holds itself, or is too large.
+            LateError: It takes too long.
         """
         self.cost += _CELL  # as `charge`, which costs a call for each value
-        if self.cost > self.limit:
-            self.charge(0)
+        if self.cost > self._look_at:
+            self.look()
         kind = type(value)
         if value is None or kind is bool:
             return value

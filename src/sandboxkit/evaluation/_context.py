@@ -4,6 +4,8 @@ What of a caller's context goes along: plain values by copy, functions by name.
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import functools
 import inspect
 import sys
@@ -11,10 +13,10 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from sandboxkit.evaluation._codec import CodecError, Encoder
+from sandboxkit.evaluation._codec import MAX_DEPTH, CodecError, Encoder, LateError
 from sandboxkit.evaluation._tables import MODULES, OWN
 
-__all__ = ["Exposed", "HostTable", "Prepared", "encoder", "plain_text", "prepared"]
+__all__ = ["Exposed", "HostTable", "Prepared", "encoded", "encoder", "plain_text", "prepared"]
 
 MAX_CONTEXT_BYTES = 16 << 20
 """About how much of values one context may bring along."""
@@ -23,6 +25,8 @@ Exposed = Mapping[type, tuple[str, ...]]
 HostTable = Mapping[str, Callable[..., Any]]
 
 _OWN_NAMES = {id(value): name for name, value in OWN.items()}
+_name_of = type.__dict__["__name__"].__get__
+"""Of a class, whatever its metaclass says."""
 
 
 class Prepared(NamedTuple):
@@ -40,7 +44,9 @@ class Prepared(NamedTuple):
     table: dict[str, Callable[..., Any]]
 
 
-def prepared(context: Mapping[str, object], functions: HostTable, exposed: Exposed, code: str) -> Prepared:
+def prepared(
+    context: Mapping[str, object], functions: HostTable, exposed: Exposed, code: str, deadline: float
+) -> Prepared:
     """
     What *code* can name of *context* and *functions*, ready to cross.
 
@@ -50,12 +56,15 @@ def prepared(context: Mapping[str, object], functions: HostTable, exposed: Expos
     Plain functions, coroutine functions and async generator functions of the context are
     declared by being there. A value that cannot cross becomes a name that raises when it
     is used; see `encoder`.
+
+    Raises:
+        LateError: It takes until *deadline*, in time.monotonic().
     """
     if type(context) is not dict and not isinstance(context, Mapping):
         raise TypeError(f"a context is a mapping of names to values, not a {type(context).__name__}")
     values: dict[str, object] = {}
     table: dict[str, Callable[..., Any]] = {}
-    made = encoder(MAX_CONTEXT_BYTES, exposed)
+    made = encoder(MAX_CONTEXT_BYTES, exposed, deadline)
     is_plain = code.isascii()
     for name, value in context.items():
         if type(name) is not str:
@@ -67,10 +76,10 @@ def prepared(context: Mapping[str, object], functions: HostTable, exposed: Expos
             continue
         before = made.cost
         try:
-            values[name] = made.encode(value)
+            values[name] = encoded(made, value)
         except CodecError as error:
-            made.cost = before
-            values[name] = {"$refused": f"{name} (a {type(value).__name__}, {error})"}
+            made.rewind(before)
+            values[name] = {"$refused": f"{name} (a {_name_of(type(value))}, {error})"}
     if functions:
         table |= {name: function for name, function in functions.items() if not is_plain or name in code}
     return Prepared(values, {name: _kind(function) for name, function in table.items()} if table else {}, table)
@@ -98,9 +107,26 @@ def _kind(function: Callable[..., Any]) -> str:
     return "stream" if inspect.isasyncgenfunction(call) else "plain"
 
 
-def encoder(limit: int, exposed: Exposed) -> Encoder:
+def encoded(made: Encoder, value: object) -> object:
     """
-    An encoder for values of the caller's.
+    What *made*, of `encoder`, makes of *value*, methods of which may fail: those of a time zone,
+    or of a class's own class.
+
+    Raises:
+        CodecError: It cannot cross, or they did.
+        LateError: It takes too long.
+    """
+    try:
+        return made.encode(value)
+    except (CodecError, LateError):
+        raise
+    except Exception as exc:  # noqa: BLE001 - whatever it is of the caller's; whoever uses the value is told
+        raise CodecError(f"reading it raised {type(exc).__name__}") from None
+
+
+def encoder(limit: int, exposed: Exposed, deadline: float) -> Encoder:
+    """
+    An encoder for values of the caller's; use it by `encoded`.
 
     A value of a subclass crosses as its base (an `IntEnum` as an int, a `defaultdict` as a
     dict), an exposed object by its declared attributes. The tables' modules, types and
@@ -111,6 +137,8 @@ def encoder(limit: int, exposed: Exposed) -> Encoder:
     def foreign(encoder: Encoder, value: Any, depth: int) -> object:
         for kind in type(value).__mro__:
             if kind in exposed:
+                if depth >= MAX_DEPTH:
+                    raise CodecError(f"nested more than {MAX_DEPTH} deep")
                 try:
                     fields = {name: getattr(value, name) for name in exposed[kind]}
                 except Exception as exc:  # noqa: BLE001 - a property's; whoever uses the object is told
@@ -128,7 +156,7 @@ def encoder(limit: int, exposed: Exposed) -> Encoder:
             return {"$refused": f"{_named(value)} of the caller's"}
         return encoder.encode(plain, depth)
 
-    return Encoder(limit, foreign)
+    return Encoder(limit, foreign, deadline)
 
 
 def _named(value: Any) -> str:
@@ -148,6 +176,9 @@ def _as_base(value: Any) -> object:
     for base, plain in _BASES.items():
         if issubclass(kind, base):
             return plain(value)
+    for base, plain in _MOMENTS.items():
+        if issubclass(kind, base):
+            return made if (made := plain(value)) == value else value  # what says more than its base, or is none
     return dict(value) if issubclass(kind, Mapping) else value
 
 
@@ -157,10 +188,24 @@ _BASES: dict[type, Callable[[Any], object]] = {
     int: int.__int__,
     float: float.__float__,
     bytes: lambda value: bytes.__getitem__(value, slice(None)),
-    bytearray: lambda value: bytes(value),
+    bytearray: lambda value: bytes(bytearray.__getitem__(value, slice(None))),
     list: lambda value: list(list.__iter__(value)),
     tuple: lambda value: tuple(tuple.__iter__(value)),
     dict: lambda value: dict(dict.items(value)),
     set: lambda value: set(set.__iter__(value)),
     frozenset: lambda value: frozenset(frozenset.__iter__(value)),
+    complex: complex.__complex__,
+    decimal.Decimal: decimal.Decimal,
 }
+_combine, _day, _clock = datetime.datetime.combine, datetime.datetime.date, datetime.datetime.timetz
+_date_of, _ordinal = datetime.date.fromordinal, datetime.date.toordinal
+_MOMENTS: dict[type, Callable[[Any], object]] = {
+    datetime.datetime: lambda value: _combine(_day(value), _clock(value)),
+    datetime.date: lambda value: _date_of(_ordinal(value)),
+    datetime.time: lambda value: _clock(_combine(_date_of(1), value)),
+    datetime.timedelta: datetime.timedelta.__pos__,
+}
+"""
+Likewise, where a subclass may say more than its base can hold: nanoseconds, or no time at all.
+By methods held here, because libraries that stop the clock replace the classes.
+"""

@@ -16,8 +16,9 @@ from sandboxkit.errors import (
     SafeEvalSyntaxError,
     SafeEvalTimeoutError,
 )
-from sandboxkit.evaluation._codec import CodecError, decode, loads, pack
-from sandboxkit.evaluation._context import encoder
+from sandboxkit.evaluation._codec import CodecError, LateError, decode, loads, pack
+from sandboxkit.evaluation._context import encoded, encoder
+from sandboxkit.evaluation._tables import MAX_TEMPLATE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator
@@ -35,6 +36,7 @@ HINTS = {
     "ReferenceError": "hand it in by the context or functions=",
 }
 """By the name of an exception of a snippet's, what helps its author or whoever calls."""
+_LARGE = 1 << 16
 _RAISED = " raised "
 _OR_DEFAULT = "hand it in, or add | default(...) to the field"
 TEMPLATE_HINTS = dict.fromkeys(("AttributeError", "IndexError", "KeyError", "NameError", "ReferenceError"), _OR_DEFAULT)
@@ -106,6 +108,7 @@ class Dialogue:
         context: What goes along.
         exposed: The types whose objects may be given back by functions.
         bounds: What it may take.
+        spent: How many seconds of its timeout are gone already.
 
     Attributes:
         deadline: When it has to be over, in time.monotonic(); `begin` sets it.
@@ -113,9 +116,11 @@ class Dialogue:
         streams: The caller's async generators that are being read, by number.
     """
 
-    __slots__ = ("_calls", "_exposed", "bounds", "context", "deadline", "is_over", "request", "streams")
+    __slots__ = ("_calls", "_exposed", "_spent", "bounds", "context", "deadline", "is_over", "request", "streams")
 
-    def __init__(self, mode: str, code: str, context: Prepared, exposed: Exposed, bounds: Bounds) -> None:
+    def __init__(
+        self, mode: str, code: str, context: Prepared, exposed: Exposed, bounds: Bounds, spent: float = 0.0
+    ) -> None:
         self.context = context
         self.bounds = bounds
         self.request = {
@@ -129,13 +134,14 @@ class Dialogue:
         self.deadline = 0.0
         self.is_over = False
         self._exposed = exposed
+        self._spent = spent
         self._calls = 0
 
     def begin(self) -> None:
         """
         Starts its clock: a worker can be had now.
         """
-        self.deadline = time.monotonic() + self.bounds.timeout
+        self.deadline = time.monotonic() + self.bounds.timeout - self._spent
 
     def steps(self) -> Generator[bytes | Call, Any, Any]:
         """
@@ -145,13 +151,26 @@ class Dialogue:
         Raises:
             SafeEvalError: As the answer says.
         """
-        message = _message((yield pack(self.request)))
+        message = self._message((yield pack(self.request)))
         while True:
             if "call" not in message and "next" not in message:
                 self.is_over = True
                 return self.outcome(message)
             answer = yield from self.answers(message)
-            message = _message((yield pack(answer)))
+            message = self._message((yield pack(answer)))
+
+    def _message(self, data: bytes) -> dict[str, Any]:
+        try:
+            message = loads(data)
+        except CodecError as error:
+            raise _nonsense(str(error)) from None
+        if not isinstance(message, dict):
+            raise _nonsense("it is no message")
+        # An encoder counts 16 bytes a value, which has five parts at most: made of empty lists,
+        # a message of the permitted length would have twenty times as many.
+        if len(data) > _LARGE and not _is_within(self.bounds.max_result_bytes // 3 + _LARGE, message):
+            raise _nonsense("it has more parts than it may")
+        return message
 
     def answers(self, message: dict[str, Any]) -> Generator[Call, Any, dict[str, object]]:
         """
@@ -190,8 +209,11 @@ class Dialogue:
         return {"value": None} if isinstance(value, StopAsyncIteration) else _raised("an async generator", value)
 
     def _given(self, name: str, value: object) -> dict[str, object]:
+        made = encoder(self.bounds.max_result_bytes, self._exposed, self.deadline)
         try:
-            return {"value": encoder(self.bounds.max_result_bytes, self._exposed).encode(value)}
+            return {"value": encoded(made, value)}
+        except LateError:
+            raise self.late() from None
         except CodecError as error:
             return {"raised": f"what {name} gave cannot be taken along: {error}"}
 
@@ -210,9 +232,8 @@ class Dialogue:
             raise _nonsense(type(error).__name__) from None
 
     def _failure(self, message: dict[str, Any]) -> SafeEvalError:
-        kind, line = message["error"], message.get("line")
-        line = line if isinstance(line, int) else None
-        column = message.get("column") if isinstance(message.get("column"), int) else None
+        kind = message["error"]
+        line, column = _place(message.get("line")), _place(message.get("column"))
         if kind == "memory":
             return SafeEvalMemoryError(self.bounds.memory_bytes)
         if kind == "forbidden":
@@ -232,6 +253,13 @@ class Dialogue:
         """
         return SafeEvalTimeoutError("timeout", self.bounds.timeout)
 
+    def unclosed(self, error: Exception) -> SafeEvalError:
+        """
+        The error that says that an async generator of the caller's raised *error* when it was closed.
+        """
+        text = f"an async generator{_RAISED}{type(error).__name__} when it was closed"
+        return SafeEvalError("HostError", text, None, HINTS["HostError"])
+
     def gone(self) -> SafeEvalError:
         """
         The error that says its worker ended without an answer.
@@ -241,6 +269,10 @@ class Dialogue:
         return SafeEvalError("WorkerEnded", "the worker ended before it answered, as it does when the stack overflows")
 
 
+def _place(number: object) -> int | None:
+    return number if type(number) is int and 0 <= number <= MAX_TEMPLATE else None
+
+
 def clean(text: object) -> str:
     """
     A worker's text, made safe to show again: it may not be ours that wrote it.
@@ -248,14 +280,16 @@ def clean(text: object) -> str:
     return "".join(char if char.isprintable() else "?" for char in str(text)[:400])
 
 
-def _message(data: bytes) -> dict[str, Any]:
-    try:
-        message = loads(data)
-    except CodecError as error:
-        raise _nonsense(str(error)) from None
-    if not isinstance(message, dict):
-        raise _nonsense("it is no message")
-    return message
+def _is_within(most: int, message: dict[str, Any]) -> bool:
+    """
+    Whether *message* has no more parts than *most*.
+    """
+    waiting: list[Any] = [message]
+    while waiting and most >= 0:
+        part = waiting.pop()
+        most -= len(part)
+        waiting += [item for item in (part.values() if type(part) is dict else part) if type(item) in (dict, list)]
+    return most >= 0
 
 
 def _raised(name: str, error: BaseException) -> dict[str, object]:

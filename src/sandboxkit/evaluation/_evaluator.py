@@ -8,8 +8,9 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, Literal, Self, final
 
-from sandboxkit.errors import SafeEvalError, SafeEvalForbiddenError, SetupError
+from sandboxkit.errors import SafeEvalError, SafeEvalForbiddenError, SafeEvalTimeoutError, SetupError
 from sandboxkit.evaluation import _in_process, _workers
+from sandboxkit.evaluation._codec import LateError
 from sandboxkit.evaluation._context import plain_text, prepared
 from sandboxkit.evaluation._dialogue import Bounds, Dialogue, check_limit
 from sandboxkit.evaluation._tables import MAX_SOURCE, MAX_TEMPLATE
@@ -260,8 +261,12 @@ class SafeEvaluator:
         if len(code) > longest:  # nor does it cross: that alone could take longer than its deadline
             what = "template" if mode == "template" else "source"
             raise SafeEvalForbiddenError(what, f"{len(code)} characters; {longest} is the most")
-        given = prepared({} if context is None else context, self._functions, self._exposed, code)
-        return Dialogue(mode, code, given, self._exposed, self._bounds)
+        began, timeout = time.monotonic(), self._bounds.timeout
+        try:
+            given = prepared({} if context is None else context, self._functions, self._exposed, code, began + timeout)
+        except LateError:
+            raise SafeEvalTimeoutError("timeout", timeout) from None
+        return Dialogue(mode, code, given, self._exposed, self._bounds, time.monotonic() - began)
 
     def _run(self, mode: str, code: str, context: Mapping[str, object] | None) -> Any:
         dialogue = self._dialogue(mode, code, context)

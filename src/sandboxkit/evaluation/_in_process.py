@@ -4,6 +4,7 @@ Evaluation in the caller's own process: for authors one trusts.
 
 from __future__ import annotations
 
+import time
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -123,11 +124,14 @@ async def talk_async(dialogue: Dialogue) -> Any:
         return _answered(dialogue, message, lambda step: anyio.from_thread.run(called_async, step, dialogue))
 
     try:
-        with anyio.fail_after(dialogue.bounds.timeout):
-            return await anyio.to_thread.run_sync(_replied, dialogue, ask, abandon_on_cancel=True)
+        with anyio.fail_after(dialogue.deadline - time.monotonic()):
+            value = await anyio.to_thread.run_sync(_replied, dialogue, ask, abandon_on_cancel=True)
     except TimeoutError:
         raise dialogue.late() from None
     except LimitError as exc:
         raise _cause(exc) from None
     finally:
-        await close_streams(dialogue)
+        failed = await close_streams(dialogue)
+    if failed:
+        raise failed
+    return value

@@ -367,6 +367,7 @@ _INPLACE: dict[str, Callable[[Any, Any], object]] = {
     "^=": operator.ixor,
     "<<=": operator.ilshift,
     ">>=": operator.irshift,
+    "@=": operator.imatmul,
 }
 _SIGNS = {
     ast.Add: "+=",
@@ -381,6 +382,7 @@ _SIGNS = {
     ast.BitXor: "^=",
     ast.LShift: "<<=",
     ast.RShift: ">>=",
+    ast.MatMult: "@=",
 }
 
 
@@ -401,9 +403,10 @@ def _async_iterable(value: object) -> object:
 
 
 def _import_for_c_code(name: str, *_: object) -> types.ModuleType:
-    # date.strftime and strptime import these through the builtins of whoever calls them.
-    # The snippet itself cannot: an import statement and the name are both refused.
-    if name in ("time", "_strptime"):
+    # Dates, patterns with groups in a replacement, the error handler namereplace and, from
+    # 3.12 on, the division of long integers import these through the builtins of whoever
+    # calls them. The snippet itself cannot: an import statement and the name are both refused.
+    if name in ("_pylong", "_strptime", "re", "time", "unicodedata"):
         return __import__(name)
     raise ForbiddenError(f"import of {name[:60]!r}", "a snippet imports nothing")
 

@@ -72,6 +72,8 @@ def load(libraries: str) -> None:
     import time  # noqa: F401 - strftime likewise
     import unicodedata  # noqa: F401 - the parser does, when a name is not ASCII
 
+    if sys.version_info >= (3, 12):
+        import _pylong  # type: ignore[import-not-found]  # noqa: F401 - the division of long integers does
     from sandboxkit.evaluation._evaluate import Programs, reply
 
     for encoding in ENCODINGS:

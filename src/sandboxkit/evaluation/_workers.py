@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import inspect
 import os
 import sys
 import time
+import types
 from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -26,6 +26,7 @@ from sandboxkit.process import Zygote
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
+    from sandboxkit.errors import SafeEvalError
     from sandboxkit.evaluation._dialogue import Call, Dialogue
     from sandboxkit.process import Conversation
 
@@ -360,7 +361,7 @@ def called(step: Call, dialogue: Dialogue) -> tuple[bool, Any]:
         return False, exc
     if time.monotonic() >= dialogue.deadline:
         raise dialogue.late()
-    if inspect.iscoroutine(value):
+    if type(value) is types.CoroutineType:  # not what says that it is one
         value.close()  # nobody awaits it
         if step.is_async:
             return False, RuntimeError("a coroutine function needs safe_eval_async()")
@@ -371,13 +372,13 @@ async def talk_async(dialogue: Dialogue, pool: Pool) -> Any:
     """
     As `talk`, for an event loop: coroutine functions of the caller's run in it.
     """
-    if not pool.is_started():
+    while not pool.is_started():  # another task may be faster
         await anyio.to_thread.run_sync(pool.start)
     dialogue.begin()
     worker, is_good = pool.borrow(), False
     steps = dialogue.steps()
     try:
-        with anyio.fail_after(dialogue.bounds.timeout):
+        with anyio.fail_after(dialogue.deadline - time.monotonic()):
             step = next(steps)
             while not await _is_sent_async(step, worker, dialogue):
                 worker = pool.borrow()
@@ -388,11 +389,12 @@ async def talk_async(dialogue: Dialogue, pool: Pool) -> Any:
         raise _typed(exc, dialogue) from None
     except EOFError:
         raise dialogue.gone() from None
-    else:
-        return value
     finally:
         pool.give_back(worker, is_good=is_good, is_over=dialogue.is_over)
-        await close_streams(dialogue)
+        failed = await close_streams(dialogue)
+    if failed:
+        raise failed
+    return value
 
 
 async def _is_sent_async(body: bytes | Call, worker: Conversation, dialogue: Dialogue) -> bool:
@@ -432,12 +434,17 @@ async def called_async(step: Call, dialogue: Dialogue) -> tuple[bool, Any]:
         return False, exc
 
 
-async def close_streams(dialogue: Dialogue) -> None:
+async def close_streams(dialogue: Dialogue) -> SafeEvalError | None:
     """
-    Closes the async generators a snippet did not read to their end. One that hangs in its
-    `finally` delays the answer by a fifth of a second, and so do a thousand of them.
+    Closes the async generators a snippet did not read to their end; gives what one of them
+    raised meanwhile. One that hangs in its `finally` delays the answer by a fifth of a
+    second, and so do a thousand of them.
     """
-    deadline = anyio.current_time() + _CLOSING_SECONDS
+    deadline, failed = anyio.current_time() + _CLOSING_SECONDS, None
     for stream in dialogue.streams.values():
-        with anyio.CancelScope(deadline=deadline, shield=True):
-            await stream.aclose()  # type: ignore[attr-defined]  # an async generator, by its kind
+        try:
+            with anyio.CancelScope(deadline=deadline, shield=True):
+                await stream.aclose()  # type: ignore[attr-defined]  # an async generator, by its kind
+        except Exception as exc:  # noqa: BLE001 - the caller's; the others are to be closed as well
+            failed = dialogue.unclosed(exc)
+    return failed

@@ -9,6 +9,7 @@ import socket
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 import sandboxkit as sk
@@ -55,3 +56,29 @@ def test_evaluation(backend: DockerBackend) -> None:
         with pytest.raises(sk.SafeEvalTimeoutError):
             evaluator.evaluate("max(range(10**12))")
         assert evaluator.evaluate("result = 1 + 1", mode="exec") == 2
+
+
+def test_evaluation_of_javascript(backend: DockerBackend) -> None:
+    # The engine comes along over the conversation: the image has Python, and nothing of ours.
+    pytest.importorskip("_quickjs", reason="the extra js is not installed")
+    registry = sk.SandboxRegistry()
+    registry.register(backend)
+
+    async def later(x: int) -> int:
+        await anyio.lowlevel.checkpoint()
+        return x + 1
+
+    with sk.SafeEvaluator(language="javascript", isolation="box", registry=registry, timeout=10) as evaluator:
+        assert evaluator.evaluate("f('a'.repeat(n)).length", {"f": lambda text: text * 2, "n": 100_000}) == 200_000
+        assert evaluator.interpolate("{{ x:.2f }} {{ [x] }}", {"x": 1}) == "1.00 [1]"
+        assert anyio.run(evaluator.evaluate_async, "await later(x)", {"x": 1, "later": later}) == 2
+        assert evaluator.evaluate("[typeof require, typeof process, typeof std, typeof os]") == ["undefined"] * 4
+        with pytest.raises(sk.SafeEvalMemoryError):
+            evaluator.evaluate("new Array(2 ** 26).fill(1)")
+        with pytest.raises(sk.SafeEvalError, match="TypeError"):
+            evaluator.evaluate("null.a")
+        assert evaluator.enforcement().reason(sk.Control.FS_READ).startswith(f"{backend.name}: ")
+    with sk.SafeEvaluator(language="javascript", isolation="box", registry=registry, timeout=0.5) as evaluator:
+        with pytest.raises(sk.SafeEvalTimeoutError):
+            evaluator.evaluate("(() => { for (;;); })()")
+        assert evaluator.evaluate("1 + 1") == 2
