@@ -31,6 +31,7 @@ def context(tmp_path: Path) -> str:
         ("user", '{"name": "Alice", "tags": ["a"]}'),
         ("{3, 1}, date(2026, 1, 31), float('nan'), 1j, {1: None}", '[[1, 3], "2026-01-31", "nan", "1j", {"1": null}]'),
         ("'\\x1b[2J'", '"\\u001b[2J"'),
+        ("{1: 'a', '1': 'b'}", '[[1, "a"], ["1", "b"]]'),
     ],
 )
 def test_a_value_is_printed_as_json(code: str, shown: str, cli: Cli, context: str) -> None:
@@ -78,6 +79,7 @@ def test_a_template_is_printed_filled_in(cli: Cli, context: str) -> None:
         (("'9' * 10**9", "--memory", "64"), 124, "memory_bytes=67108864"),
         (("1", "--context", "nothing.json"), 119, "cannot be read: No such file"),
         (("1", "--context", "list.json"), 119, "is a list, not an object"),
+        (("1", "--context", "/dev/zero"), 119, "is longer than 64 MiB"),
         (("1", "--context", "text.json"), 119, "is no JSON"),
         (("1", "--context", "number.json"), 119, "an integer of too many digits; write it as a text"),
         (("1", "--timeout", "0"), 119, "greater than 0"),

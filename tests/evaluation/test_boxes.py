@@ -211,6 +211,18 @@ def test_an_engine_of_another_machine_is_told(
         evaluator.evaluate("1")
 
 
+def test_an_engine_of_another_python_is_told(
+    offered: sk.SandboxRegistry, javascript: sk.SafeEvaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert javascript.evaluate("1") == 1
+    monkeypatch.setattr(_boxes, "_built_for", lambda _: [3, 5])
+    with (
+        sk.SafeEvaluator(language="javascript", isolation="box", registry=offered) as evaluator,
+        pytest.raises(sk.SetupError, match=r"it was built for Python 3\.5"),
+    ):
+        evaluator.evaluate("1")
+
+
 # -- what holds where the language does not -----------------------------------------------
 
 

@@ -26,6 +26,9 @@ __all__ = ["eval", "render"]
 _LONG = 10_000
 """From this many bits on an int is shown in hexadecimal: Python writes no more than 4,300 decimal digits."""
 
+_LONGEST = 64 << 20
+"""Bytes of a context's file; a context takes at most 16 MiB of values along."""
+
 
 def eval(options: argparse.Namespace, report: Report) -> int:  # noqa: A001 - a verb's function has its name
     """
@@ -91,7 +94,11 @@ def _context(path: str | None) -> dict[str, Any]:
         return {}
     usage = "usage: ... --context FILE, holding a JSON object"
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8-sig"))  # some editors begin a file with a mark
+        with Path(path).open("rb") as file:  # which may have no end
+            text = file.read(_LONGEST + 1)
+        if len(text) > _LONGEST:
+            raise Usage(f"the context {path} is longer than {_LONGEST >> 20} MiB; give the part the names need", usage)
+        found = json.loads(text.decode("utf-8-sig"))  # some editors begin a file with a mark
     except OSError as exc:
         raise Usage(f"the context {path} cannot be read: {exc.strerror}", usage) from exc
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as exc:
@@ -114,7 +121,9 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, float):
         return value if value - value == 0 else str(value)
     if isinstance(value, dict):
-        return {_key(key): _as_json(item) for key, item in value.items()}
+        made = {_key(key): _as_json(item) for key, item in value.items()}
+        # Keys that become the same text: nothing is left out.
+        return made if len(made) == len(value) else [[_as_json(key), _as_json(item)] for key, item in value.items()]
     if isinstance(value, (list, tuple)):
         return [_as_json(item) for item in value]
     if isinstance(value, (set, frozenset)):

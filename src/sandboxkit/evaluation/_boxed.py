@@ -107,6 +107,8 @@ def loaded(order: dict[str, Any]) -> Any:
     """
     name, load = LOADS[order["language"]]
     for extension, body in order.pop("extensions").items():
+        if order["built_for"] not in (None, list(sys.version_info[:2])):  # it would crash, or worse
+            raise ImportError("it was built for Python {}.{}".format(*order["built_for"]))
         bring(extension, binascii.a2b_base64(body))
     load(os.devnull)  # nothing is there: what is needed came with the order
     return sys.modules[f"sandboxkit.evaluation.{name}"]

@@ -12,17 +12,18 @@ import base64
 import contextlib
 import functools
 import json
+import sys
 import threading
 import time
 import weakref
 from collections import deque
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sandboxkit.backends import default_registry
-from sandboxkit.errors import ProgramNotFoundError, SetupError, ShutDownError
+from sandboxkit.errors import BackendError, LaunchError, ProgramNotFoundError, SetupError, ShutDownError
 from sandboxkit.evaluation._codec import CodecError, loads
 from sandboxkit.evaluation._dialogue import clean
 from sandboxkit.evaluation._workers import FRAME_FACTOR, FRAME_SPARE, MAX_IDLE, needed
@@ -40,9 +41,11 @@ __all__ = ["NAME", "BoxPool"]
 
 NAME = "evaluation box"
 START_SECONDS = 30.0
+_CAUSE_SECONDS = 5.0
 SPEC = SandboxSpec.isolated(limits=Limits(wall=None), process=ProcessPolicy(allow_ptrace=False))
 """Nothing of the host but the system, no network; each evaluation has a deadline of its own."""
-_ENVIRONMENT = {"TZ": "UTC0"}
+_ENVIRONMENT = {"TZ": "UTC0", "PATH": "/usr/local/bin:/usr/bin:/bin"}
+"""Nothing of the caller's: where a system, or an image, has its Python."""
 _MODULES = ("_boxed", "_codec", "_tables", "_template", "_worker")
 _OF = {"python": ("_evaluate", "_language"), "javascript": ("_javascript",)}
 _PACKAGES = ("sandboxkit", "sandboxkit.evaluation", "RestrictedPython")
@@ -97,6 +100,13 @@ def _brought(language: str) -> dict[str, dict[str, str]]:
     return {"sources": {**dict.fromkeys(_PACKAGES[:2], ""), **texts}, "extensions": extensions}
 
 
+def _built_for(extension: Path) -> list[int] | None:
+    """
+    The version of Python that *extension* was built for; None for any, by the stable interface.
+    """
+    return None if extension.name.endswith((".abi3.so", ".py")) else list(sys.version_info[:2])
+
+
 @dataclass(frozen=True, slots=True)
 class _Open:
     """
@@ -116,9 +126,10 @@ class _Open:
     held: list[Work[None]]
     end: Callable[[], object]
 
-    def worker(self, python: str) -> tuple[socket.socket, Callable[[], object]]:
+    def worker(self, python: str) -> tuple[socket.socket, Callable[[], object], Work[None]]:
         """
-        Our end of the conversation with a new process in the box, and what kills it.
+        Our end of the conversation with a new process in the box, what kills it, and what
+        holds it open.
         """
         ours, theirs = socket_pair()
         started: Future[BoxProcess] = Future()
@@ -144,7 +155,7 @@ class _Open:
         except BaseException:
             ours.close()
             raise
-        return ours, functools.partial(_kill, self.loop, process)
+        return ours, functools.partial(_kill, self.loop, process), work
 
 
 async def _killed(process: BoxProcess) -> None:
@@ -154,6 +165,15 @@ async def _killed(process: BoxProcess) -> None:
 def _kill(loop: Loop, process: BoxProcess) -> None:
     with contextlib.suppress(ShutDownError):  # the loop has ended, and everything on it
         loop.start(functools.partial(_killed, process))
+
+
+def _cause(work: Work[None]) -> BaseException | None:
+    """
+    What ended *work*, whose process is gone; None where it says nothing.
+    """
+    with contextlib.suppress(TimeoutError, CancelledError):
+        return work.future.exception(_CAUSE_SECONDS)
+    return None
 
 
 def _end(loop: Loop, held: list[Work[None]], stack: contextlib.ExitStack) -> None:
@@ -188,6 +208,7 @@ class BoxPool:
             **_brought(language),
             "language": language,
             "packages": _PACKAGES,
+            "built_for": _built_for(needed(language)),
             "memory_bytes": memory_bytes,
             "seconds": timeout,
         }
@@ -291,11 +312,23 @@ class BoxPool:
     def _made(self) -> Conversation:
         opened = self._opened()
         try:
-            return self._ready(*opened.worker(interpreter()), opened.name)
-        except ProgramNotFoundError:  # an image brings its own
+            with contextlib.suppress(ProgramNotFoundError):  # an image brings its own
+                return self._ready(*opened.worker(interpreter()), opened.name)
             return self._ready(*opened.worker("python3"), opened.name)
+        except ProgramNotFoundError as exc:
+            raise SetupError(
+                NAME, f"there is no Python in the box of {opened.name}; use an image with python3, 3.11 or later"
+            ) from exc
+        except BackendError as exc:
+            if type(exc) is not BackendError:
+                raise
+            raise SetupError(
+                NAME,
+                f"the box of {opened.name} holds no process open ({exc}); use another backend, or an image with "
+                "python3, 3.11 or later",
+            ) from exc
 
-    def _ready(self, end: socket.socket, kill: Callable[[], object], name: str) -> Conversation:
+    def _ready(self, end: socket.socket, kill: Callable[[], object], work: Work[None], name: str) -> Conversation:
         worker = Conversation(end, self._max_frame, kill)
         deadline = time.monotonic() + START_SECONDS
         try:
@@ -305,6 +338,9 @@ class BoxPool:
                 raise CodecError("no message")
         except (CodecError, EOFError, TimeoutError) as exc:
             worker.end()
+            # Some backends know only when it ends that it never began.
+            if isinstance(exc, EOFError) and isinstance(cause := _cause(work), LaunchError):
+                raise cause from None
             raise SetupError(
                 NAME, f"Python in the box of {name} does not answer ({type(exc).__name__}); it needs 3.11 or later"
             ) from exc

@@ -5,6 +5,7 @@ The engines that the tests of this directory use, and images made without any re
 from __future__ import annotations
 
 import gc
+import importlib.util
 import io
 import os
 import re
@@ -216,6 +217,8 @@ def python_archive() -> bytes:
     python, version = interpreter(), f"python{sys.version_info.major}.{sys.version_info.minor}"
     library = os.path.dirname(os.__file__)
     needed = [python, *map(str, Path(library, "lib-dynload").glob("*.so"))]
+    if (engine := importlib.util.find_spec("_quickjs")) and engine.origin:
+        needed.append(engine.origin)  # it is brought along, and needs what any system with this C library has
     said = subprocess.run(["ldd", *needed], capture_output=True, text=True, check=False).stdout
     files = {path: path for path in set(re.findall(r"(/[^\s:()]+\.so[^\s:()]*) \(", said))}
     files |= {"/usr/local/bin/python3": python}

@@ -5,8 +5,10 @@ waits for the end.
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import anyio
 import anyio.lowlevel
@@ -16,6 +18,8 @@ import sandboxkit as sk
 from sandboxkit.process import interpreter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sandboxkit.backends.docker import DockerBackend
     from sandboxkit.model import SandboxSpec
 
@@ -58,9 +62,14 @@ def test_evaluation(backend: DockerBackend) -> None:
         assert evaluator.evaluate("result = 1 + 1", mode="exec") == 2
 
 
+def require_engine() -> None:
+    if importlib.util.find_spec("_quickjs") is None and not os.environ.get("CI"):
+        pytest.skip("the extra js is not installed")
+
+
 def test_evaluation_of_javascript(backend: DockerBackend) -> None:
     # The engine comes along over the conversation: the image has Python, and nothing of ours.
-    pytest.importorskip("_quickjs", reason="the extra js is not installed")
+    require_engine()
     registry = sk.SandboxRegistry()
     registry.register(backend)
 
@@ -82,3 +91,33 @@ def test_evaluation_of_javascript(backend: DockerBackend) -> None:
         with pytest.raises(sk.SafeEvalTimeoutError):
             evaluator.evaluate("(() => { for (;;); })()")
         assert evaluator.evaluate("1 + 1") == 2
+
+
+@pytest.mark.parametrize("language", ["python", "javascript"])
+def test_an_image_brings_python_and_nothing_else(
+    language: Literal["python", "javascript"], make: Callable[..., DockerBackend], python_image: str
+) -> None:
+    require_engine()
+    registry = sk.SandboxRegistry()
+    registry.register(make(python_image))
+    with sk.SafeEvaluator(language=language, isolation="box", registry=registry, timeout=10) as evaluator:
+        assert evaluator.evaluate("[x, f(x)]", {"x": 1, "f": lambda x: x + 1}) == [1, 2]
+        with pytest.raises(sk.SafeEvalError):
+            evaluator.evaluate("open('/etc/passwd')")
+
+
+@pytest.mark.parametrize("language", ["python", "javascript"])
+def test_an_image_without_python_is_told_with_the_remedy(
+    language: Literal["python", "javascript"], make: Callable[..., DockerBackend], shell_image: str
+) -> None:
+    require_engine()
+    registry = sk.SandboxRegistry()
+    registry.register(make(shell_image))
+    with sk.SafeEvaluator(language=language, isolation="box", registry=registry, timeout=10) as evaluator:
+        for _ in range(2):
+            with pytest.raises(
+                sk.SetupError, match=f"box of {make().name}.*; use .*an image with python3, 3.11 or later"
+            ):
+                evaluator.evaluate("1")
+        with pytest.raises(sk.SetupError, match="python3"):
+            evaluator.condition("1 == 1")
