@@ -7,6 +7,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import importlib.util
+import math
 import os
 import signal
 import time
@@ -178,6 +179,23 @@ def test_an_exposed_object_goes_along_by_its_attributes(evaluator: SafeEvaluator
 def test_what_stays_outside_is_named_wherever_it_turns_up(code: str, evaluator: SafeEvaluator) -> None:
     with pytest.raises(sk.SafeEvalForbiddenError, match=r"^(line 1: )?a Vault of the caller's is not allowed"):
         evaluator.evaluate(code, {"v": Vault(), "f": lambda *_: 1})
+
+
+def test_a_name_of_javascripts_own_can_be_the_contexts(evaluator: SafeEvaluator) -> None:
+    names = "Array BigInt Boolean Date Error JSON Map Number Object Promise Proxy Reflect Set String Symbol Uint8Array".split()
+    context = {
+        **dict.fromkeys(names, 1),
+        "day": datetime.date(2026, 1, 31),
+        "f": lambda *given: {"a": [*given], "b": {1: 2}},
+        "x": [b"a", {1}, 1 << 60, math.inf],
+    }
+    code = f"[{' + '.join(names)}, day, f(x, day), new x[1].constructor([1]), undefined]"
+    total, day, given, numbers, nothing = evaluator.evaluate(code, context)
+    assert (total, day.date(), numbers, nothing) == (len(names), context["day"], [1], None)
+    assert given["a"][0] == [b"a", [1], 1 << 60, math.inf]
+    for name in ("NaN", "undefined"):
+        with pytest.raises(sk.SafeEvalForbiddenError, match=f"the name {name} .*hand the value in by another"):
+            evaluator.evaluate(f"{name} + 1", {name: 1})
 
 
 def test_a_date_python_has_none_for_is_refused(evaluator: SafeEvaluator) -> None:

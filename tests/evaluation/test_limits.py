@@ -11,6 +11,7 @@ import os
 import re
 import select
 import signal
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -21,9 +22,10 @@ import anyio
 import pytest
 
 import sandboxkit as sk
-from sandboxkit.evaluation import SafeEvaluator, _workers
+from sandboxkit.evaluation import SafeEvaluator, _interrupt, _workers
 
 if TYPE_CHECKING:
+    import types
     from collections.abc import Iterator
 
     from sandboxkit.evaluation._evaluator import Isolation
@@ -255,6 +257,33 @@ def test_an_alarm_of_the_applications_is_put_back() -> None:
     finally:
         signal.signal(signal.SIGALRM, previous)
         signal.setitimer(signal.ITIMER_REAL, *timer)
+
+
+@pytest.mark.parametrize("name", ["done_by", "_acting"])
+def test_an_alarm_that_comes_too_early_or_too_late_leaves_nothing_behind(name: str) -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    lines = set()
+
+    def alarm(frame: types.FrameType, event: str, _: object) -> Any:
+        if frame.f_code.co_filename != _interrupt.__file__ or frame.f_code.co_name not in (name, "done_by"):
+            return None
+        if event == "line" and signal.getsignal(signal.SIGALRM) is _interrupt._interrupt:
+            lines.add(frame.f_lineno)
+            signal.raise_signal(signal.SIGALRM)
+        return alarm
+
+    tracing, got = sys.gettrace(), []
+    sys.settrace(alarm)
+    try:
+        with contextlib.suppress(_interrupt.Interrupted):
+            nested = _interrupt.done_by(time.monotonic() + 30, lambda: _interrupt.done_by(time.monotonic() + 20, int))
+            got.append(nested)
+    finally:
+        sys.settrace(tracing)
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL)[1] == 0
+    assert got == ([0] if name == "done_by" else [])  # and what runs inside is interrupted
+    assert len(lines) >= 4
 
 
 # -- in process ------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import anyio.from_thread
 import anyio.to_thread
 
 from sandboxkit.errors import MissingExtraError, SafeEvalTimeoutError
-from sandboxkit.evaluation._interrupt import Interrupted, interrupted_at
+from sandboxkit.evaluation._interrupt import Interrupted, done_by
 from sandboxkit.evaluation._workers import called, called_async, close_streams
 from sandboxkit.model import Control, ControlState, Enforcement, Grade
 
@@ -81,8 +81,7 @@ def talk(dialogue: Dialogue) -> Any:
         return _answered(dialogue, message, lambda step: called(step, dialogue))
 
     try:
-        with interrupted_at(dialogue.deadline):
-            return _replied(dialogue, ask)
+        return done_by(dialogue.deadline, lambda: _replied(dialogue, ask))
     except Interrupted:
         raise dialogue.late() from None
     except LimitError as exc:

@@ -4,17 +4,18 @@ A deadline for code of this process, as far as there can be one.
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import types
+    from collections.abc import Callable
 
-__all__ = ["Interrupted", "interrupted_at"]
+__all__ = ["Interrupted", "done_by"]
 
+T = TypeVar("T")
 _AGAIN_SECONDS = 0.05
 
 
@@ -25,14 +26,13 @@ class Interrupted(BaseException):
     """
 
 
-@contextlib.contextmanager
-def interrupted_at(deadline: float) -> Iterator[None]:
+def done_by(deadline: float, act: Callable[[], T]) -> T:
     """
-    Raises `Interrupted` in the block when *deadline*, in time.monotonic(), passes.
+    What *act* gives; raises `Interrupted` in it when *deadline*, in time.monotonic(), passes.
 
     By SIGALRM, which reaches bytecode, sleeping and waiting calls and the regular
     expression engine. It holds in the main thread only, and not while a timer of somebody
-    else's is due earlier; there the block runs to its end. Another handler and timer are
+    else's is due earlier; there *act* runs to its end. Another handler and timer are
     put back afterwards.
 
     Source: setitimer(2), signal(7).
@@ -40,26 +40,27 @@ def interrupted_at(deadline: float) -> Iterator[None]:
     left = max(0.001, deadline - time.monotonic())
     other, interval = signal.getitimer(signal.ITIMER_REAL)
     if threading.current_thread() is not threading.main_thread() or 0 < other <= left:
-        yield
-        return
-    is_inside = True
-
-    def interrupt(*_: object) -> None:
-        if is_inside:
-            _raise()
-
+        return _acting(act)
     began = time.monotonic()
-    previous = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, left, _AGAIN_SECONDS)
+    previous = signal.signal(signal.SIGALRM, _interrupt)
     try:
-        yield
+        signal.setitimer(signal.ITIMER_REAL, left, _AGAIN_SECONDS)
+        return _acting(act)
     finally:
-        is_inside = False
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
         if other:
             signal.setitimer(signal.ITIMER_REAL, max(0.001, other - (time.monotonic() - began)), interval)
 
 
-def _raise() -> NoReturn:
-    raise Interrupted
+def _acting(act: Callable[[], T]) -> T:
+    return act()
+
+
+def _interrupt(_: int, frame: types.FrameType | None) -> None:
+    # An alarm that comes while `done_by` begins or cleans up would leave the handler and its
+    # timer in place for good, so it counts only where what is running runs in `_acting`.
+    while frame is not None and frame.f_code is not done_by.__code__:
+        if frame.f_code is _acting.__code__:
+            raise Interrupted
+        frame = frame.f_back

@@ -118,7 +118,7 @@ class Engine:
         self._realm = realm
         realm.ask = self._asked
         values = {name: to_js(decode(form, special)) for name, form in request["values"].items()}
-        self._do({"do": "set", "values": values, "functions": request["functions"]})
+        self._found({"do": "set", "values": values, "functions": request["functions"]})
 
     def run(self, code: str, mode: str, shape: str = "value", line: int = 0) -> Any:
         """

@@ -6,7 +6,19 @@
   const ask = globalThis.__ask;
   delete globalThis.__ask;
   const evaluate = eval;
+  const globe = globalThis;
+  // Held here: a context may bring names like these along, and a snippet may assign to them.
   const { parse, stringify } = JSON;
+  const { defineProperty, getOwnPropertyDescriptor, is, keys: keysOf } = Object;
+  const { isFinite } = Number;
+  const { isArray } = Array;
+  const listOf = Array.from.bind(Array);
+  const { ownKeys } = Reflect;
+  const [BigIntOf, BooleanOf, NumberOf, StringOf, DateOf, MapOf, SetOf, BytesOf, WeakMapOf, ProxyOf] = [
+    BigInt, Boolean, Number, String, Date, Map, Set, Uint8Array, WeakMap, Proxy,
+  ];
+  const [ErrorOf, MissingError] = [Error, ReferenceError];
+  const asyncIterator = Symbol.asyncIterator;
   const kindOf = Object.prototype.toString;
   const MAX_DEPTH = 64;
   const OWN_LINES = 20000; // this text begins below all lines a snippet can have
@@ -24,13 +36,13 @@
     }
   }
 
-  class HostError extends Error {}
+  class HostError extends ErrorOf {}
   HostError.prototype.name = "HostError";
 
   // -- values, in ------------------------------------------------------------------------
 
-  const STRANGERS = new WeakMap(); // what stands for something of the caller's, and the words that refuse it
-  const refusalOf = WeakMap.prototype.get.bind(STRANGERS);
+  const STRANGERS = new WeakMapOf(); // what stands for something of the caller's, and the words that refuse it
+  const refusalOf = WeakMapOf.prototype.get.bind(STRANGERS);
 
   function refused(what) {
     const refusal = new Refusal(what, "it stays outside; hand in plain values within the limits, functions=, or expose() its type");
@@ -38,32 +50,32 @@
       throw refusal;
     };
     const traps = {};
-    for (const name of Reflect.ownKeys(Reflect)) {
+    for (const name of ownKeys(Reflect)) {
       if (typeof name === "string") traps[name] = refuse;
     }
-    const stranger = new Proxy(function () {}, traps);
+    const stranger = new ProxyOf(function () {}, traps);
     STRANGERS.set(stranger, refusal);
     return stranger;
   }
 
   const READERS = {
-    big: BigInt,
-    date: (text) => new Date(text),
-    number: Number,
-    bytes: (numbers) => new Uint8Array(numbers),
-    set: (items) => new Set(items.map(take)),
-    pairs: (pairs) => new Map(pairs.map(([key, item]) => [take(key), take(item)])),
+    big: BigIntOf,
+    date: (text) => new DateOf(text),
+    number: NumberOf,
+    bytes: (numbers) => new BytesOf(numbers),
+    set: (items) => new SetOf(items.map(take)),
+    pairs: (pairs) => new MapOf(pairs.map(([key, item]) => [take(key), take(item)])),
     refused,
   };
 
   function take(form) {
     if (form === null || typeof form !== "object") return form;
-    if (Array.isArray(form)) return form.map(take);
+    if (isArray(form)) return form.map(take);
     const tag = form.$;
     if (tag !== undefined) return READERS[tag](form.v);
     const made = {};
-    for (const key of Object.keys(form)) {
-      Object.defineProperty(made, key, { value: take(form[key]), writable: true, enumerable: true, configurable: true });
+    for (const key of keysOf(form)) {
+      defineProperty(made, key, { value: take(form[key]), writable: true, enumerable: true, configurable: true });
     }
     return made;
   }
@@ -86,7 +98,7 @@
         charge(value.length);
         return value;
       case "number":
-        return Number.isFinite(value) && !Object.is(value, -0) ? value : { $: "number", v: String(value) === "0" ? "-0.0" : String(value) };
+        return isFinite(value) && !is(value, -0) ? value : { $: "number", v: StringOf(value) === "0" ? "-0.0" : StringOf(value) };
       case "bigint": {
         const digits = (value < 0n ? -value : value).toString(16);
         charge(digits.length);
@@ -101,9 +113,9 @@
 
   function object(value, depth) {
     if (depth > MAX_DEPTH) throw new Refusal("the result, or what a function was given", `nested more than ${MAX_DEPTH} deep`);
-    if (Array.isArray(value)) {
+    if (isArray(value)) {
       charge(8 * value.length);
-      return Array.from(value, (item) => give(item, depth));
+      return listOf(value, (item) => give(item, depth));
     }
     const kind = kindOf.call(value).slice(8, -1);
     switch (kind) {
@@ -111,11 +123,11 @@
         return { $: "date", v: value.toISOString() };
       case "Uint8Array":
         charge(8 * value.length);
-        return { $: "bytes", v: Array.from(value) };
+        return { $: "bytes", v: listOf(value) };
       case "Set":
-        return Array.from(value, (item) => give(item, depth));
+        return listOf(value, (item) => give(item, depth));
       case "Map":
-        return { $: "pairs", v: Array.from(value, ([key, item]) => [give(key, depth), give(item, depth)]) };
+        return { $: "pairs", v: listOf(value, ([key, item]) => [give(key, depth), give(item, depth)]) };
       case "Object":
         return plain(value, depth);
       default:
@@ -124,22 +136,22 @@
   }
 
   function plain(value, depth) {
-    const keys = Object.keys(value);
+    const keys = keysOf(value);
     if (keys.includes("$")) {
       return { $: "pairs", v: keys.map((key) => [give(key, depth), give(value[key], depth)]) };
     }
     const made = {};
     for (const key of keys) {
       charge(key.length);
-      Object.defineProperty(made, key, { value: give(value[key], depth), enumerable: true });
+      defineProperty(made, key, { value: give(value[key], depth), enumerable: true });
     }
     return made;
   }
 
   function text(value) {
     if (typeof value === "string") return value;
-    if (value === undefined) throw new ReferenceError("it is undefined");
-    if (value === null || ["number", "boolean", "bigint"].includes(typeof value)) return String(value);
+    if (value === undefined) throw new MissingError("it is undefined");
+    if (value === null || ["number", "boolean", "bigint"].includes(typeof value)) return StringOf(value);
     if (kindOf.call(value) === "[object Date]") return value.toISOString();
     return stringify(give(value));
   }
@@ -167,7 +179,7 @@
         const item = asked({ next: handle });
         return item === null ? { done: true, value: undefined } : { done: false, value: item[0] };
       };
-      return { next, [Symbol.asyncIterator]() { return this; } };
+      return { next, [asyncIterator]() { return this; } };
     },
   };
 
@@ -190,13 +202,13 @@
 
   function failed(thrown, phase) {
     const error = refusalOf(thrown) ?? thrown;
-    if (Refusal.is(error)) return { refused: String(error.what), why: String(error.why) };
+    if (Refusal.is(error)) return { refused: StringOf(error.what), why: StringOf(error.why) };
     let name = "thrown", message = "", line = null;
     try {
-      name = String(error?.name ?? typeof error).slice(0, 300);
-      message = String(error?.message ?? error).slice(0, 300);
-      for (const found of String(error?.stack ?? "").matchAll(/<input>:(\d+)/g)) {
-        if (line === null && Number(found[1]) < OWN_LINES) line = Number(found[1]);
+      name = StringOf(error?.name ?? typeof error).slice(0, 300);
+      message = StringOf(error?.message ?? error).slice(0, 300);
+      for (const found of StringOf(error?.stack ?? "").matchAll(/<input>:(\d+)/g)) {
+        if (line === null && NumberOf(found[1]) < OWN_LINES) line = NumberOf(found[1]);
       }
     } catch (_) {
       // What was thrown has a text of its own making that fails; it goes without.
@@ -213,13 +225,17 @@
   }
 
   const DOES = {
-    set({ values, functions }) {
-      const put = (name, value) =>
-        Object.defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: true });
-      for (const name of Object.keys(values)) put(name, take(values[name]));
-      for (const name of Object.keys(functions)) put(name, HOST[functions[name]](name));
+    set: ({ values, functions }) => outcome(() => {
+      const put = (name, value) => {
+        if (getOwnPropertyDescriptor(globe, name)?.configurable === false) {
+          throw new Refusal(`the name ${name}`, "JavaScript has it for itself; hand the value in by another");
+        }
+        defineProperty(globe, name, { value, writable: true, configurable: true, enumerable: true });
+      };
+      for (const name of keysOf(values)) put(name, take(values[name]));
+      for (const name of keysOf(functions)) put(name, HOST[functions[name]](name));
       return {};
-    },
+    }, "raised"),
     run({ code, mode, as }) {
       let program = null;
       const wrong = outcome(() => { program = compiled(code, mode); return null; }, "syntax");
@@ -227,8 +243,8 @@
       return outcome(() => {
         const value = program();
         if (as === "text") return { value: text(value) };
-        if (as === "truth") return { value: Boolean(value) };
-        if (as === "field" && value === undefined) throw new ReferenceError("it is undefined");
+        if (as === "truth") return { value: BooleanOf(value) };
+        if (as === "field" && value === undefined) throw new MissingError("it is undefined");
         return { value: give(value) };
       }, "raised");
     },

@@ -19,7 +19,7 @@ import anyio.to_thread
 
 from sandboxkit.confine import ABI, landlock_rules, narrow_filters
 from sandboxkit.errors import BackendUnavailableError, MissingExtraError, SetupError
-from sandboxkit.evaluation._interrupt import Interrupted, interrupted_at
+from sandboxkit.evaluation._interrupt import Interrupted, done_by
 from sandboxkit.model import Control, ControlState, Enforcement, Grade
 from sandboxkit.process import Zygote
 
@@ -353,8 +353,7 @@ def called(step: Call, dialogue: Dialogue) -> tuple[bool, Any]:
         TimeoutError: It passed.
     """
     try:
-        with interrupted_at(dialogue.deadline):
-            value = step.function(*step.arguments, **step.named)
+        value = done_by(dialogue.deadline, lambda: step.function(*step.arguments, **step.named))
     except Interrupted:
         raise dialogue.late() from None
     except Exception as exc:  # noqa: BLE001 - the caller's function; the snippet is told its type

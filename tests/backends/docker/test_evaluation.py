@@ -87,10 +87,6 @@ def test_evaluation_of_javascript(backend: DockerBackend) -> None:
         with pytest.raises(sk.SafeEvalError, match="TypeError"):
             evaluator.evaluate("null.a")
         assert evaluator.enforcement().reason(sk.Control.FS_READ).startswith(f"{backend.name}: ")
-    with sk.SafeEvaluator(language="javascript", isolation="box", registry=registry, timeout=0.5) as evaluator:
-        with pytest.raises(sk.SafeEvalTimeoutError):
-            evaluator.evaluate("(() => { for (;;); })()")
-        assert evaluator.evaluate("1 + 1") == 2
 
 
 @pytest.mark.parametrize("language", ["python", "javascript"])
@@ -106,18 +102,12 @@ def test_an_image_brings_python_and_nothing_else(
             evaluator.evaluate("open('/etc/passwd')")
 
 
-@pytest.mark.parametrize("language", ["python", "javascript"])
-def test_an_image_without_python_is_told_with_the_remedy(
-    language: Literal["python", "javascript"], make: Callable[..., DockerBackend], shell_image: str
-) -> None:
-    require_engine()
+def test_an_image_without_python_is_told_with_the_remedy(make: Callable[..., DockerBackend], shell_image: str) -> None:
     registry = sk.SandboxRegistry()
     registry.register(make(shell_image))
-    with sk.SafeEvaluator(language=language, isolation="box", registry=registry, timeout=10) as evaluator:
-        for _ in range(2):
-            with pytest.raises(
-                sk.SetupError, match=f"box of {make().name}.*; use .*an image with python3, 3.11 or later"
-            ):
-                evaluator.evaluate("1")
-        with pytest.raises(sk.SetupError, match="python3"):
+    told = f"box of {make().name}.*; use .*an image with python3, 3.11 or later"
+    with sk.SafeEvaluator(isolation="box", registry=registry, timeout=10) as evaluator:
+        with pytest.raises(sk.SetupError, match=told):
+            evaluator.evaluate("1")
+        with pytest.raises(sk.SetupError, match=told):
             evaluator.condition("1 == 1")
