@@ -403,10 +403,10 @@ def _async_iterable(value: object) -> object:
 
 
 def _import_for_c_code(name: str, *_: object) -> types.ModuleType:
-    # Dates, patterns with groups in a replacement, the error handler namereplace and, from
-    # 3.12 on, the division of long integers import these through the builtins of whoever
-    # calls them. The snippet itself cannot: an import statement and the name are both refused.
-    if name in ("_pylong", "_strptime", "re", "time", "unicodedata"):
+    # Dates, patterns with groups in a replacement, the error handler namereplace, a coroutine
+    # nobody awaited and, from 3.12 on, the division of long integers import these through the
+    # builtins of whoever calls them. The snippet itself cannot: an import statement and the name are both refused.
+    if name in ("_pylong", "_strptime", "re", "time", "unicodedata", "warnings"):
         return __import__(name)
     raise ForbiddenError(f"import of {name[:60]!r}", "a snippet imports nothing")
 
