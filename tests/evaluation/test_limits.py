@@ -156,9 +156,11 @@ def test_the_deadline_holds_while_values_are_taken_along() -> None:
         assert time.monotonic() - began < 5
         assert evaluator.condition(f"'{names}'", dict.fromkeys(names, laughs)) is False
         assert evaluator.refusals == 1
-    with SafeEvaluator(timeout=0.3, max_result_bytes=1 << 40) as evaluator:  # which would take forever
-        with pytest.raises(sk.SafeEvalTimeoutError, match=r"timeout=0\.3"):
-            evaluator.evaluate("f()", {"f": lambda: laughs})
+    with (
+        SafeEvaluator(timeout=0.3, max_result_bytes=1 << 40) as evaluator,
+        pytest.raises(sk.SafeEvalTimeoutError, match=r"timeout=0\.3"),
+    ):
+        evaluator.evaluate("f()", {"f": lambda: laughs})  # which would take forever
 
 
 # -- functions of the caller's -----------------------------------------------------------------
