@@ -19,7 +19,7 @@ from sandboxkit.egress._injection import Injector
 from sandboxkit.egress._relay import TunnelEndedError, relay
 from sandboxkit.egress._roots import strict, system_roots
 from sandboxkit.egress._stream import Unread, has_news
-from sandboxkit.egress._tunnel import Tunnel, greeting, more, refuse_greeting
+from sandboxkit.egress._tunnel import Tunnel, greeting, more, refuse_greeting, unread_greeting
 from sandboxkit.errors import (
     EgressDeniedError,
     EgressError,
@@ -115,8 +115,8 @@ class Intercepted:
         the host whatever is said to it.
 
         Raises:
-            EgressDeniedError: The client asks for another name than that of the tunnel, or
-                speaks no TLS and no rule allows that.
+            EgressDeniedError: The client asks for another name than that of the tunnel, or in a
+                way that cannot be read, or speaks no TLS and no rule allows that.
             TunnelEndedError: The client did not accept our certificate, or a bound was reached.
         """
         data, hello = b"", None
@@ -124,8 +124,10 @@ class Intercepted:
             data, hello = await greeting(client, self._limits.header_timeout)
         if not data or hello is None:
             raise TunnelEndedError(f"the client said nothing within {self._limits.header_timeout:g} s")
+        if (unread := unread_greeting(hello)) is not None:
+            await refuse_greeting(client, hello, unread, self._record)
         client.put_back(data)
-        if hello.state is not HelloState.TLS:
+        if hello.state is HelloState.OTHER:
             await self._unseen(client)
             return
         if hello.server_name is not None and _name(hello.server_name) != self._host:
