@@ -252,6 +252,8 @@ async def test_a_question_names_the_request() -> None:
         "CONNECT evil.example:443 HTTP/1.1\r\nHost: a.example:{port}\r\n\r\n",
         "OPTIONS * HTTP/1.1\r\nHost: a.example:{port}\r\n\r\n",
         "TRACE / HTTP/1.1\r\nHost: a.example:{port}\r\n\r\n",
+        "trace / HTTP/1.1\r\nHost: a.example:{port}\r\n\r\n",
+        "CONNECT / HTTP/1.1\r\nHost: a.example:{port}\r\n\r\n",
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         "POST / HTTP/1.1\r\nHost: a.example:{port}\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         "POST / HTTP/1.1\r\nHost: a.example:{port}\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",

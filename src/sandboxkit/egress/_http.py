@@ -38,6 +38,7 @@ _HOP_BY_HOP = frozenset(
     b"connection proxy-connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade".split()
 )
 """What is about one connection, not about the request. Source: RFC 9110 section 7.6.1."""
+_NO_CONTENT = 204
 _UPGRADE = [(b"Upgrade", b"websocket"), (b"Connection", b"Upgrade")]
 
 
@@ -389,6 +390,8 @@ class Exchange:
                         await self._to_client(h11.InformationalResponse(status_code=101, headers=fields))
                         return
                 case h11.InformationalResponse():
+                    if self.server.http.their_http_version == b"1.0":
+                        continue  # RFC 9110 section 15.2
                     fields = self._shown(event.headers.raw_items())
                     await self._to_client(h11.InformationalResponse(status_code=event.status_code, headers=fields))
                 case h11.Response():
@@ -410,7 +413,8 @@ class Exchange:
         return fields if self._veil is None else self._veil.fields(fields)
 
     def _response(self, event: h11.Response) -> h11.Response:
-        fields, reason, framing = event.headers.raw_items(), event.reason, _framing(event.headers.raw_items())
+        fields, reason = event.headers.raw_items(), event.reason
+        framing = [] if event.status_code == _NO_CONTENT else _framing(fields)
         if self._veil is not None:
             refusal = self._veil.refusal(event.status_code, fields)
             if refusal is not None:
@@ -481,11 +485,10 @@ def _end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> _Headers:
 
 def _framing(headers: Iterable[tuple[bytes, bytes]]) -> _Headers:
     """
-    How long the body is; everything h11 has read is chunked or has one length.
+    How long the body is; everything h11 has read is chunked or has one length. Where an
+    answer says both, it was read as chunked. Source: RFC 9112 section 6.3.
     """
-    for name, value in headers:
-        if name.lower() == b"transfer-encoding":
-            return [(b"Transfer-Encoding", b"chunked")]
-        if name.lower() == b"content-length":
-            return [(b"Content-Length", value)]
-    return []
+    said = {name.lower(): value for name, value in headers}
+    if b"transfer-encoding" in said:
+        return [(b"Transfer-Encoding", b"chunked")]
+    return [(b"Content-Length", said[b"content-length"])] if b"content-length" in said else []

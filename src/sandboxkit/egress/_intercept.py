@@ -239,8 +239,10 @@ class Intercepted:
         for name, value in request.headers:
             if name == b"host" and value.decode("latin-1").lower() not in (url.authority, f"{literal}:{self._port}"):
                 raise EgressDeniedError(url.origin, Verdict.deny("its Host field names another host", code="url"))
-        if request.method == b"TRACE":
+        if request.method.upper() == b"TRACE":
             raise EgressDeniedError(url.origin, Verdict.deny("TRACE repeats what was sent", code="url"))
+        if request.method.upper() == b"CONNECT":
+            raise EgressDeniedError(url.origin, Verdict.deny("nobody looks into a tunnel in a tunnel", code="url"))
         return url
 
     def _upgrades(self, request: h11.Request, url: Url, veil: Veil | None) -> bool:
