@@ -447,7 +447,9 @@ async def test_an_answer_has_one_reading(said: bytes, passed: bytes, caplog: pyt
             reader.send(h11.EndOfMessage())
             reader.receive_data(await proxy.said(asked))
             reader.receive_data(b"")
-            events = list(iter(reader.next_event, h11.NEED_DATA))[:4]
+            events: list[Any] = []
+            while not events or not isinstance(events[-1], h11.EndOfMessage | h11.ConnectionClosed):
+                events.append(reader.next_event())
             kinds = [type(event).__name__ for event in events]
             assert ("InformationalResponse" in kinds) is (said[:3] == b"103" and version == b"1.1"), kinds
             fields = dict(next(event for event in events if isinstance(event, h11.Response)).headers)
