@@ -284,6 +284,19 @@ async def test_refusals_are_readable_and_recorded(target: str, status: int, why:
     assert (event.address, event.sent_bytes) == (None, 0)
 
 
+async def test_a_refused_head_is_readable_too(caplog: pytest.LogCaptureFixture) -> None:
+    """
+    An answer to HEAD has no body, whatever length it says. Source: RFC 9110 section 9.3.2.
+    """
+    async with proxying(local_policy(deny_hosts=["evil.example"])) as proxy:
+        for target in ("http://evil.example/", "https://a.example/", "/"):
+            answer = await proxy.said(f"HEAD {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            assert answer.startswith((b"HTTP/1.1 403", b"HTTP/1.1 400")), answer
+            assert answer.endswith(b"\r\n\r\n")
+        assert not any(event.verdict.allowed for event in await proxy.recorded(3))
+    assert "failed" not in caplog.text
+
+
 async def test_an_absolute_url_is_fetched_with_its_own_host() -> None:
     async with serving(web) as port, proxying() as proxy, await proxy.opened() as stream:
         await stream.send(

@@ -80,11 +80,13 @@ class Server:
         self.limits = limits
         self._on_unread = on_unread
         self.http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.header_bytes)
+        self._wants_no_body = False
 
     async def request(self) -> h11.Request | None:
         """
         The next request, or None where there is none or it is malformed; the client was told.
         """
+        self._wants_no_body = False
         try:
             with anyio.fail_after(self.limits.header_timeout):
                 event = await _next(self.http, self.client)
@@ -95,6 +97,7 @@ class Server:
             return None
         if not isinstance(event, h11.Request):
             return None
+        self._wants_no_body = event.method == b"HEAD"
         if _size(event) > self.limits.header_bytes:
             await self._not_read(431, f"the request has more than {self.limits.header_bytes} bytes of headers")
             return None
@@ -119,10 +122,8 @@ class Server:
         response = h11.Response(
             status_code=status, reason=_reason(status), headers=[*fields, (b"Connection", b"close")]
         )
-        data = self.http.send(response) or b""
-        await self.client.send(
-            data + (self.http.send(h11.Data(data=body)) or b"") + (self.http.send(h11.EndOfMessage()) or b"")
-        )
+        parts = [response, *([] if self._wants_no_body else [h11.Data(data=body)]), h11.EndOfMessage()]
+        await self.client.send(b"".join(self.http.send(part) or b"" for part in parts))
 
 
 def _size(message: h11.Request | h11.Response | h11.InformationalResponse) -> int:
