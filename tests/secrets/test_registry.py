@@ -58,6 +58,29 @@ def test_usual_spellings_are_found(spelled: str) -> None:
     assert len(masked) < 10
 
 
+KEY = """k3y~!*/+='"<&>`(x)"""
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        # What the languages named write of KEY.
+        "k3y~!*%2F%2B%3D'%22%3C%26%3E%60(x)",  # JavaScript's encodeURIComponent
+        "k3y~!*/+='%22%3C&%3E%60(x)",  # and encodeURI
+        "k3y%7E%21*%2F%2B%3D%27%22%3C%26%3E%60%28x%29",  # URLSearchParams, Java's URLEncoder
+        "k3y~%21%2a%2f%2b%3d%27%22%3c%26%3e%60%28x%29",  # small escapes
+        "k3y~!*/+=&#039;&quot;&lt;&amp;&gt;`(x)",  # PHP's htmlspecialchars
+        "k3y~!*/&#43;=&#39;&#34;&lt;&amp;&gt;`(x)",  # Go's html/template
+        "k3y~!*&#x2F;+&#x3D;&#39;&quot;&lt;&amp;&gt;&#x60;(x)",  # Mustache
+        "k3y~!*/+&#x3D;&#x27;&quot;&lt;&amp;&gt;&#x60;(x)",  # Handlebars
+        "k3y~!*/+='\\\"\\u003c\\u0026\\u003e`(x)",  # Go's encoding/json
+        "k3y~!*/\\u002B=\\u0027\\u0022\\u003C\\u0026\\u003E\\u0060(x)",  # .NET's System.Text.Json
+    ],
+)
+def test_spellings_of_other_languages_are_found(spelled: str) -> None:
+    assert SecretRegistry({"K": KEY}).mask(f"a {spelled} b") == "a ⟦K⟧ b"
+
+
 @pytest.mark.parametrize("before", ["", "u", "us", "use"])
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
 def test_base64_is_found_at_any_offset(before: str, encode: object) -> None:
