@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import hashlib
 import json
 import logging
 import os
@@ -567,6 +568,7 @@ def in_pieces(data: bytes) -> list[bytes]:
 
 
 RAW = SECRET.encode()
+DIGEST = base64.b64encode(hashlib.sha256(RAW).digest())
 ECHOES: dict[str, bytes | Callable[[bytes], bytes]] = {
     "whole request": lambda request: ok(request),
     "body": ok(b"you sent " + RAW + b"!"),
@@ -574,6 +576,7 @@ ECHOES: dict[str, bytes | Callable[[bytes], bytes]] = {
     "json slashes": ok(json.dumps({"key": SECRET}).replace("/", "\\/").encode()),
     "header": ok(b"", b"X-Echo: " + RAW),
     "header name": ok(b"", b"X-keepsake42: 1"),
+    "digest": ok(RAW, b"Repr-Digest: sha-256=:" + DIGEST + b":", b"Content-MD5: " + DIGEST),
     "cookie": ok(b"", b"Set-Cookie: k=" + quote(SECRET, safe="").encode()),
     "location": b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: https://evil.example/?k="
     + quote(SECRET).encode()
@@ -629,6 +632,7 @@ def shapes(value: str) -> set[bytes]:
         "".join(f"&#{char};" for char in raw).encode(),
         raw[:5],
         gzip.compress(raw)[10:],
+        base64.b64encode(hashlib.sha256(raw).digest()),
     }
 
 
@@ -675,6 +679,7 @@ async def test_a_client_cannot_choose_how_the_answer_is_written() -> None:
             "Accept-Charset: utf-16",
             "TE: gzip",
             "A-IM: gzip",
+            "Want-Repr-Digest: sha-256=1",
         )
     fields = {line.partition(b":")[0].lower() for line in asked[0].split(b"\r\n")[1:] if line}
     assert fields == {b"host", b"accept-encoding"}
