@@ -484,6 +484,21 @@ async def test_who_never_says_where_to_is_not_waited_for(data: bytes) -> None:
         assert b" 503 " not in await proxy.said(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 
 
+async def test_a_server_that_only_hints_is_given_up() -> None:
+    async def server(stream: SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            while True:
+                await stream.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 10)
+
+    async with serving(server) as port, proxying() as proxy:
+        for version in (b"1.1", b"1.0"):
+            answer = await proxy.said(b"GET http://a.example:%d/ HTTP/%s\r\nHost: a\r\n\r\n" % (port, version))
+            assert answer.count(b"HTTP/1.1 103") == (100 if version == b"1.1" else 0)
+            assert b"HTTP/1.1 502" in answer
+        assert "never comes to its answer" in ((await proxy.recorded(2))[0].problem or "")
+
+
 async def test_what_cannot_be_reached_is_told_apart_from_what_is_refused() -> None:
     async with serving() as port:
         pass

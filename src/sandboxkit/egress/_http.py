@@ -39,6 +39,8 @@ _HOP_BY_HOP = frozenset(
 )
 """What is about one connection, not about the request. Source: RFC 9110 section 7.6.1."""
 _NO_CONTENT = 204
+_MOST_HINTS = 100
+"""Interim answers (1xx) to one request. Real servers send one or two."""
 _UPGRADE = [(b"Upgrade", b"websocket"), (b"Connection", b"Upgrade")]
 
 
@@ -276,6 +278,7 @@ class Exchange:
         self._keeps = keeps
         self._is_unanswered = used
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=server.limits.header_bytes)
+        self._hints = 0
         self.switched = False
 
     async def run(self, method: str, url: Url, headers: Iterable[tuple[bytes, bytes]]) -> bool:
@@ -391,6 +394,9 @@ class Exchange:
                         await self._to_client(h11.InformationalResponse(status_code=101, headers=fields))
                         return
                 case h11.InformationalResponse():
+                    self._hints += 1
+                    if self._hints > _MOST_HINTS:
+                        raise EgressLimitError(self.record.destination, "the server never comes to its answer")
                     if self.server.http.their_http_version == b"1.0":
                         continue  # RFC 9110 section 15.2
                     fields = self._shown(event.headers.raw_items())
