@@ -88,6 +88,16 @@ def test_base64_is_found_at_any_offset(before: str, encode: object) -> None:
     assert "⟦DB⟧" in SecretRegistry({"DB": VALUE}).mask(text)
 
 
+@pytest.mark.parametrize("before", ["", "x", "xy", "xyz"])
+@pytest.mark.parametrize("after", ["", "a", "ab"])
+def test_base64_shows_no_character_that_the_value_alone_makes(before: str, after: str) -> None:
+    value = "q8#Lm2_zK"
+    shown = SecretRegistry({"K": value}).mask(base64.b64encode(f"{before}{value}{after}".encode()).decode())
+    left, _, right = shown.rstrip("=").partition("⟦K⟧")
+    assert len(left) == -(-8 * len(before) // 6)  # six bits are a character
+    assert len(right) == -(-8 * len(before + value + after) // 6) - 8 * len(before + value) // 6
+
+
 def test_the_longest_of_nested_values_wins() -> None:
     registry = SecretRegistry({"SHORT": "hunter", "LONG": "hunter2-prod"})
     assert registry.mask("hunter2-prod hunter") == "⟦LONG⟧ ⟦SHORT⟧"

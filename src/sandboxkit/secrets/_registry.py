@@ -257,10 +257,12 @@ def _spellings(name: str, value: str) -> Iterator[tuple[bytes, str]]:
 def _base64_at(data: bytes, offset: int) -> Iterator[bytes]:
     """
     What *data* looks like inside a longer base64 text that holds it after *offset* bytes
-    modulo 3: the characters that depend on nothing around it.
+    modulo 3: the characters that depend on nothing around it, and the whole groups among them,
+    which are left where the text was cut between groups.
     """
     first = -offset % 3
-    whole = (len(data) - first) // 3 * 3
-    core = data[first : first + whole]
-    yield base64.b64encode(core)
-    yield base64.urlsafe_b64encode(core)
+    groups = data[first : first + (len(data) - first) // 3 * 3]
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        yield encode(groups)
+        # Six bits are a character: those that lie in *data* alone.
+        yield encode(bytes(offset) + data)[-(-8 * offset // 6) : 8 * (offset + len(data)) // 6]
