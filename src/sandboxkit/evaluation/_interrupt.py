@@ -32,17 +32,18 @@ def done_by(deadline: float, act: Callable[[], T]) -> T:
 
     By SIGALRM, which reaches bytecode, sleeping and waiting calls and the regular
     expression engine. It holds in the main thread only, and not while a timer of somebody
-    else's is due earlier; there *act* runs to its end. Another handler and timer are
-    put back afterwards.
+    else's is due earlier, or where a handler was installed before Python was; there *act*
+    runs to its end. Another handler and timer are put back afterwards.
 
     Source: setitimer(2), signal(7).
     """
     left = max(0.001, deadline - time.monotonic())
     other, interval = signal.getitimer(signal.ITIMER_REAL)
-    if threading.current_thread() is not threading.main_thread() or 0 < other <= left:
+    previous = signal.getsignal(signal.SIGALRM)
+    if previous is None or threading.current_thread() is not threading.main_thread() or 0 < other <= left:
         return _acting(act)
     began = time.monotonic()
-    previous = signal.signal(signal.SIGALRM, _interrupt)
+    signal.signal(signal.SIGALRM, _interrupt)
     try:
         signal.setitimer(signal.ITIMER_REAL, left, _AGAIN_SECONDS)
         return _acting(act)
