@@ -18,7 +18,7 @@ from sandboxkit.backends.docker._endpoint import endpoint
 from sandboxkit.backends.docker._enforcement import enforcement
 from sandboxkit.backends.docker._engine import connected
 from sandboxkit.backends.docker._facts import DockerFacts, EngineName, PullPolicy, Settings, Workspace
-from sandboxkit.backends.docker._labels import LABEL, is_left, maker
+from sandboxkit.backends.docker._labels import LABEL, is_left, is_own_name, maker
 from sandboxkit.backends.docker._plan import launch_plan
 from sandboxkit.backends.docker._words import WORDS, socket_path
 from sandboxkit.errors import BackendError, BackendUnavailableError, MissingExtraError, SpecError
@@ -41,6 +41,7 @@ __all__ = ["ActiveContainer", "DockerBackend", "DockerFacts"]
 
 _PREFIX = "sandboxkit-docker-"
 _FEWEST_CPUS = 0.01
+_SHORT_ID = 12
 _KNOWN_SECONDS = 10.0
 """
 How long what an engine offers is taken for known. A box reads back what is in force, so
@@ -326,15 +327,17 @@ class DockerBackend(SandboxBackend):
             rows = await engine.call(
                 "list containers", lambda client: client.containers(all=True, filters={"label": LABEL})
             )
+        named = [(row, name.lstrip("/")) for row in rows for name in (row.get("Names") or ())[:1]]
         return tuple(
             ActiveContainer(
                 id=row["Id"],
-                name=row["Names"][0].lstrip("/"),
+                name=name,
                 state=row["State"],
                 pid=maker(row["Labels"]),
                 is_left=is_left(row["Labels"]),
             )
-            for row in rows
+            for row, name in named
+            if is_own_name(name)
         )
 
     async def kill(self, container: str) -> bool:
@@ -346,13 +349,17 @@ class DockerBackend(SandboxBackend):
         """
         from sandboxkit.backends.docker._container import remove
 
-        found = [row for row in await self.list_active() if container == row.name or row.id.startswith(container)]
+        found = [row for row in await self.list_active() if _is_meant(row, container)]
         async with self._connected() as engine:
             if len(found) == 1:
                 return await remove(engine, found[0].id)
             from sandboxkit.backends.docker._container import gone
 
-            if found or not await engine.call("look for a container", lambda client: gone(client, container)):
+            if (
+                not container
+                or found
+                or not await engine.call("look for a container", lambda client: gone(client, container))
+            ):
                 raise BackendError(
                     f"{container!r} names no container of this library's alone; list_active() gives them"
                 )
@@ -376,6 +383,13 @@ class DockerBackend(SandboxBackend):
         return connected(
             self._settings.engine, endpoint(self._settings.host, self._settings.engine), self._settings.timeout
         )
+
+
+def _is_meant(row: ActiveContainer, container: str) -> bool:
+    """
+    Whether *container* is its name, its id, or the short form of that.
+    """
+    return container == row.name or (len(container) >= _SHORT_ID and row.id.startswith(container))
 
 
 def _is_no_socket(host: str) -> bool:

@@ -6,20 +6,24 @@ from __future__ import annotations
 
 import os
 import platform
+import re
+import secrets
 import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["LABEL", "Owner", "is_left", "maker", "own_labels"]
+__all__ = ["LABEL", "Owner", "is_left", "is_own_name", "maker", "new_name", "own_labels"]
 
 LABEL = "sandboxkit.box"
 _OWNER = "sandboxkit.owner"
 _MACHINE = "sandboxkit.machine"
+_PID: Final = re.compile("[0-9]{1,10}")
+_NAME: Final = re.compile("sandboxkit-[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class Owner:
         """
         boot, _, rest = text.partition("/")
         pid, _, started = rest.partition("/")
-        return cls(boot, int(pid), started) if pid.isdigit() else None
+        return cls(boot, int(pid), started) if _PID.fullmatch(pid) else None
 
     def __str__(self) -> str:
         return f"{self.boot}/{self.pid}/{self.started}"
@@ -63,6 +67,21 @@ class Owner:
         Whether it has ended, for an owner of this machine.
         """
         return self.boot != _boot() or _started(self.pid) != self.started
+
+
+def new_name() -> str:
+    """
+    A name for a container. A container has the labels of its image as well, so these alone do
+    not say whose it is.
+    """
+    return f"sandboxkit-{secrets.token_hex(8)}"
+
+
+def is_own_name(name: str) -> bool:
+    """
+    Whether *name* is one of those.
+    """
+    return _NAME.fullmatch(name) is not None
 
 
 def own_labels() -> dict[str, str]:

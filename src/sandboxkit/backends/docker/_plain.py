@@ -22,6 +22,7 @@ from sandboxkit.backends.docker._enforcement import enforcement
 from sandboxkit.backends.docker._labels import own_labels
 from sandboxkit.backends.docker._plan import container, order
 from sandboxkit.backends.docker._readback import held, misplaced, too_many_cpus
+from sandboxkit.backends.docker._replies import checked_report
 from sandboxkit.backends.docker._scratch import make_ways
 from sandboxkit.errors import BackendError, BackendUnavailableError, CommandError, EnforcementError, SetupError
 from sandboxkit.model import Control, ExecResult, Grade, Invocation, Termination
@@ -143,7 +144,12 @@ class PlainSandbox(Sandbox):
         result = await self.run(["/bin/sh", "-c", _REPORT, "sh", *paths], timeout=self._engine.timeout, environment={})
         if not result.ok:
             raise SetupError(self._engine.name, f"what is in force could not be read: {result.text('stderr')[-300:]}")
-        report = _parsed(result.text())
+        try:
+            report = checked_report(_parsed(result.text()), len(paths))
+        except ValueError as exc:
+            raise SetupError(
+                self._engine.name, f"what is in force could not be read: {exc}; use an image whose /bin/sh is known"
+            ) from exc
         if wrong := misplaced(self._facts, paths, report):
             raise SetupError(self._engine.name, f"{', '.join(map(repr, wrong))}: the engine sees something else there")
         if wrong_number := too_many_cpus(self._facts, report):
@@ -179,6 +185,8 @@ class PlainSandbox(Sandbox):
             )
         if not argv or not argv[0]:
             raise CommandError("it is empty; name a program")
+        if any("\0" in word for word in argv):
+            raise CommandError("a word holds a NUL byte, which no program can be given")
         facts = self._facts.surveyed(self._spec)
         bound = self._spec.timeout(timeout)
         watched = facts.survey.watched if facts.survey else ()

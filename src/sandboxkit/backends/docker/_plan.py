@@ -156,6 +156,7 @@ def box_mounts(spec: SandboxSpec, facts: DockerFacts, scratch: str = "") -> tupl
         for path, node in sorted(tree.nodes.items(), key=lambda item: depth(item[0]))
         if not (copied and _is_within_copy(path, spec, tree))
     ]
+    steps += [_in_memory(path, spec, _SHARED_MODE) for path in facts.volumes if path not in tree.nodes]
     if spec.network.mode == "listed":
         steps.append(Mount("ro-bind", DOOR, f"{scratch}/{DOOR_FILE}"))
     if spec.network.intercepts:
@@ -174,20 +175,22 @@ def _is_within_copy(path: str, spec: SandboxSpec, tree: Tree) -> bool:
 def _mount(
     path: str, node: Node, tree: Tree, spec: SandboxSpec, survey: Survey, scratch: str, *, copied: bool
 ) -> Mount:
-    size = spec.filesystem.tmp_bytes
-    inodes = max(_FEWEST_INODES, size // _BYTES_PER_INODE)
     if copied and node in (Node.READ, Node.WRITE) and path in tree.named:
-        return Mount("tmpfs", path, size=size, inodes=inodes, perms=_PRIVATE_MODE)
+        return _in_memory(path, spec, _PRIVATE_MODE)
     match node:
         case Node.READ:
             return Mount("ro-bind", path, path)
         case Node.WRITE:
             return Mount("bind", path, path)
         case Node.PRIVATE:
-            mode = _PRIVATE_MODE if path == survey.box_home else _SHARED_MODE
-            return Mount("tmpfs", path, size=size, inodes=inodes, perms=mode)
+            return _in_memory(path, spec, _PRIVATE_MODE if path == survey.box_home else _SHARED_MODE)
         case Node.HIDDEN:
             return Mount("ro-bind", path, hidden_source(path, tree, survey, scratch))
+
+
+def _in_memory(path: str, spec: SandboxSpec, mode: int) -> Mount:
+    size = spec.filesystem.tmp_bytes
+    return Mount("tmpfs", path, size=size, inodes=max(_FEWEST_INODES, size // _BYTES_PER_INODE), perms=mode)
 
 
 def hidden_source(path: str, tree: Tree, survey: Survey, scratch: str) -> str:
