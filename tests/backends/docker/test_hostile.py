@@ -114,12 +114,13 @@ IMPOSTORS = {
 }
 
 
+@docker_alone
 @pytest.mark.parametrize("name", IMPOSTORS)
 async def test_an_image_whose_python_is_none(
     name: str, make: Callable[..., DockerBackend], impostor: Callable[[str, str], str], bounds: bool
 ) -> None:
     script, error, said = IMPOSTORS[name]
-    backend = make(impostor(name.replace(" ", "-"), script), timeout=6)
+    backend = make(impostor(name.replace(" ", "-"), script), timeout=4)
     with anyio.fail_after(60):
         with pytest.raises(error, match=said) as found:
             async with backend.open(SandboxSpec.isolated(allow_degraded=allowed(bounds))):
@@ -136,7 +137,7 @@ async def test_an_agent_that_ends_nothing_is_ended(
     Frozen, it obeys no order to end what it has started. The one who waits is not kept waiting.
     """
     fields = spec.model_dump(exclude_unset=True)
-    bounded = SandboxSpec(**{**fields, "limits": {"wall": 2.0}, "allow_degraded": spec.allow_degraded})
+    bounded = SandboxSpec(**{**fields, "limits": {"wall": 0.5}, "allow_degraded": spec.allow_degraded})
     async with backend.open(bounded) as box, box.start(["sleep", "100"]) as process:
         (frozen,) = box.containers
         client.pause(frozen)
@@ -190,6 +191,7 @@ async def test_labels_that_say_nothing_keep_nobody_from_pruning(
         client.remove_container(odd, force=True)
 
 
+@docker_alone
 async def test_another_image_under_our_name_is_not_taken(
     make: Callable[..., DockerBackend],
     backend: DockerBackend,
