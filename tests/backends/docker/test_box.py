@@ -22,6 +22,7 @@ from sandboxkit.backends import Detection, SandboxRegistry
 from sandboxkit.backends.docker import DockerBackend
 from sandboxkit.errors import (
     BackendError,
+    CommandError,
     CommandFailedError,
     EnforcementError,
     ProgramNotExecutableError,
@@ -179,6 +180,14 @@ async def test_other_names(backend: DockerBackend, spec: SandboxSpec) -> None:
         assert await backend.kill(active.name)
         assert not await backend.kill(active.name)
         assert (await box.run(["true"])).ok, "the box gets another container"
+
+
+async def test_variables_that_are_none(backend: DockerBackend, spec: SandboxSpec) -> None:
+    async with backend.open(spec) as box:
+        for wrong in ({"A=B": "x"}, {"": "x"}, {"A": "x\0y"}):
+            with pytest.raises(CommandError):
+                await box.run(["env"], environment=wrong)
+        assert (await box.run(["/usr/bin/env"], environment={"A": "x=y"})).text() == "A=x=y\n"
 
 
 async def test_only_what_this_library_made_is_touched(

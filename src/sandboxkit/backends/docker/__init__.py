@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
+    from docker import APIClient
+
     from sandboxkit.backends.docker._box import DockerSandbox
     from sandboxkit.backends.docker._detect import Seen
     from sandboxkit.backends.docker._endpoint import Endpoint
@@ -324,21 +326,7 @@ class DockerBackend(SandboxBackend):
             BackendUnavailableError: There is no engine.
         """
         async with self._connected() as engine:
-            rows = await engine.call(
-                "list containers", lambda client: client.containers(all=True, filters={"label": LABEL})
-            )
-        named = [(row, name.lstrip("/")) for row in rows for name in (row.get("Names") or ())[:1]]
-        return tuple(
-            ActiveContainer(
-                id=row["Id"],
-                name=name,
-                state=row["State"],
-                pid=maker(row["Labels"]),
-                is_left=is_left(row["Labels"]),
-            )
-            for row, name in named
-            if is_own_name(name)
-        )
+            return await engine.call("list containers", _active)
 
     async def kill(self, container: str) -> bool:
         """
@@ -383,6 +371,22 @@ class DockerBackend(SandboxBackend):
         return connected(
             self._settings.engine, endpoint(self._settings.host, self._settings.engine), self._settings.timeout
         )
+
+
+def _active(client: APIClient) -> tuple[ActiveContainer, ...]:
+    rows = client.containers(all=True, filters={"label": LABEL})
+    named = [(row, name.lstrip("/")) for row in rows for name in (row.get("Names") or ())[:1]]
+    return tuple(
+        ActiveContainer(
+            id=row["Id"],
+            name=name,
+            state=row["State"],
+            pid=maker(row["Labels"]),
+            is_left=is_left(row["Labels"]),
+        )
+        for row, name in named
+        if is_own_name(name)
+    )
 
 
 def _is_meant(row: ActiveContainer, container: str) -> bool:

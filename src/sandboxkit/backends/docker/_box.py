@@ -16,6 +16,7 @@ import anyio
 import anyio.abc
 
 from sandboxkit.backends._contract import PIPE, BoxProcess, Sandbox
+from sandboxkit.backends._given import checked_variables, checked_words
 from sandboxkit.backends._journal import Journal
 from sandboxkit.backends._protection import violations
 from sandboxkit.backends.docker import _agent as wire
@@ -32,7 +33,6 @@ from sandboxkit.errors import (
     BackendError,
     BackendUnavailableError,
     BrokerError,
-    CommandError,
     EnforcementError,
     ProgramNotExecutableError,
     ProgramNotFoundError,
@@ -360,13 +360,8 @@ class DockerSandbox(Sandbox):
         return facts.survey.watched if facts.survey and not facts.is_copy else ()
 
     def _invocation(self, argv: Sequence[str], cwd: str | None, environment: Mapping[str, str] | None) -> Invocation:
-        words = tuple(argv)
-        if not words or not words[0]:
-            raise CommandError("it is empty; name a program")
-        if any("\0" in word for word in words):
-            raise CommandError("a word holds a NUL byte, which no program can be given")
-        passed = self._spec.environment.apply(os.environ) if environment is None else environment
-        return Invocation(words, tuple(passed.items()), cwd)
+        passed = self._spec.environment.apply(os.environ) if environment is None else checked_variables(environment)
+        return Invocation(checked_words(argv), tuple(passed.items()), cwd)
 
     def _order(
         self, invocation: Invocation, facts: DockerFacts, timeout: float | None, way: Outlet | None

@@ -109,9 +109,7 @@ class Container:
             BackendUnavailableError: The engine went away.
         """
         await self._engine.call("wait for a container", lambda client: client.wait(self.ident))
-        found = await self._engine.call("look at a container", lambda client: client.inspect_container(self.ident))
-        state: Mapping[str, Any] = found["State"]
-        return state
+        return await self._engine.call("look at a container", lambda client: _state(client, self.ident))
 
     async def close(self) -> None:
         """
@@ -192,6 +190,10 @@ class _Making:
             self._made = None
             _close(stream)
             _force(client, ident)
+
+
+def _state(client: APIClient, ident: str) -> Mapping[str, Any]:
+    return dict(client.inspect_container(ident)["State"])
 
 
 def _close(stream: Any) -> None:

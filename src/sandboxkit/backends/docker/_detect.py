@@ -76,7 +76,7 @@ async def look(engine: Engine, settings: Settings, seen: Seen) -> DockerFacts:
     Raises:
         BackendUnavailableError: There is none, or it lacks what was asked for.
     """
-    facts = _facts(engine, settings, await engine.call("say what it is", lambda client: _info(client, engine, seen)))
+    facts = await engine.call("say what it is", lambda client: _facts(engine, settings, _info(client, engine, seen)))
     _check(facts)
     if settings.image is None:
         try:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from sandboxkit.backends._contract import Sandbox
+from sandboxkit.backends._given import checked_variables, checked_words
 from sandboxkit.backends._journal import Journal
 from sandboxkit.backends._protection import violations
 from sandboxkit.backends.docker._container import Container
@@ -24,7 +25,7 @@ from sandboxkit.backends.docker._plan import container, order
 from sandboxkit.backends.docker._readback import held, misplaced, too_many_cpus
 from sandboxkit.backends.docker._replies import checked_report
 from sandboxkit.backends.docker._scratch import make_ways
-from sandboxkit.errors import BackendError, BackendUnavailableError, CommandError, EnforcementError, SetupError
+from sandboxkit.errors import BackendError, BackendUnavailableError, EnforcementError, SetupError
 from sandboxkit.model import Control, ExecResult, Grade, Invocation, Termination
 
 if TYPE_CHECKING:
@@ -183,16 +184,13 @@ class PlainSandbox(Sandbox):
             raise BackendError(
                 f"{self._engine.name} cannot discard what a command writes to a bound directory; use another backend"
             )
-        if not argv or not argv[0]:
-            raise CommandError("it is empty; name a program")
-        if any("\0" in word for word in argv):
-            raise CommandError("a word holds a NUL byte, which no program can be given")
+        words, variables = checked_words(argv), self._passed(environment)
         facts = self._facts.surveyed(self._spec)
         bound = self._spec.timeout(timeout)
         watched = facts.survey.watched if facts.survey else ()
         journal = Journal(watched)
         try:
-            config = self._config(Invocation(tuple(argv), self._passed(environment), cwd), facts, bound)
+            config = self._config(Invocation(words, variables, cwd), facts, bound)
             ended = await self._followed(config, stdin or b"", bound)
         finally:
             found = violations(watched)
@@ -206,7 +204,8 @@ class PlainSandbox(Sandbox):
         )
 
     def _passed(self, environment: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
-        return tuple((self._spec.environment.apply(os.environ) if environment is None else environment).items())
+        passed = self._spec.environment.apply(os.environ) if environment is None else checked_variables(environment)
+        return tuple(passed.items())
 
     def _config(self, invocation: Invocation, facts: DockerFacts, bound: float | None) -> dict[str, Any]:
         told = order(invocation, self._spec, facts, bound)
