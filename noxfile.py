@@ -584,9 +584,9 @@ def bench(session: nox.Session) -> None:
 @nox.session
 def soak(session: nox.Session) -> None:
     """
-    Long fuzzing and endurance. In CI each runs 10 s with a fixed seed.
+    Long fuzzing and endurance. In CI each runs 5 s with a fixed seed.
     """
-    seconds = os.environ.get("SANDBOXKIT_SOAK_SECONDS", "10" if IN_CI else "120")
+    seconds = os.environ.get("SANDBOXKIT_SOAK_SECONDS", "5" if IN_CI else "120")
     env = {"SANDBOXKIT_SOAK_SECONDS": seconds}
     if IN_CI:
         env["SANDBOXKIT_SOAK_SEED"] = "0"

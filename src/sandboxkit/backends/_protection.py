@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
+from sandboxkit.backends._exists import mode_of
 from sandboxkit.backends._layouts import layouts
 from sandboxkit.backends._new_repository import is_as_git_init_makes
 from sandboxkit.backends._quarantine import Quarantine, quarantine_place, readmit
@@ -140,7 +141,7 @@ def protection(spec: SandboxSpec) -> Protection:
             found.repositories = None
             found.gaps.append(f"{walk.unseen}, so a repository or pattern below is not protected")
     for path in (path for path, access in tree.items() if access is Access.DENY):
-        if _mode(path) is None and _is_below_writable(path, tree):
+        if mode_of(path) is None and _is_below_writable(path, tree):
             found.watch(path, _root_of(path, tree))
     return found
 
@@ -171,7 +172,7 @@ def _hold_linked(link: str, path: str, root: str, tree: Mapping[str, Access], fo
     target = real_now(path)
     is_held = access_of(target, tree) is Access.WRITE and not is_inside(root or "/", target)
     if is_held and os.path.basename(path) != ".git":
-        if _mode(target) is None:
+        if mode_of(target) is None:
             found.watch(target, _root_of(target, tree))
         else:
             found.held[target] = None
@@ -266,11 +267,11 @@ def _names(root: str, groups: Iterable[str]) -> Iterator[tuple[str, str]]:
     for group in sorted(set(groups) & layouts().protect.keys()):
         for name in layouts().protect[group]:
             yield group, f"{root}/{name}"
-    pointer = _mode(f"{root}/.git")
+    pointer = mode_of(f"{root}/.git")
     if pointer is None or stat.S_ISREG(pointer):
         yield "git", f"{root}/.git"  # of a worktree or submodule: it says where the repository is
     head = f"{root}/{IS_REPOSITORY[0]}"
-    if _mode(head) is None:
+    if mode_of(head) is None:
         yield "git", head  # with it, git takes the directory for a repository
 
 
@@ -283,7 +284,7 @@ def _first_link(root: str, path: str, seen: dict[str, int | None]) -> str | None
     for component in path[len(place) + 1 :].split("/"):
         place = f"{place}/{component}"
         if place not in seen:
-            seen[place] = _mode(place)
+            seen[place] = mode_of(place)
         mode = seen[place]
         if mode is None:
             return None
@@ -310,13 +311,6 @@ def _root_of(path: str, tree: Mapping[str, Access]) -> str:
 
 def _is_below_writable(path: str, tree: Mapping[str, Access]) -> bool:
     return path != "/" and access_of(os.path.dirname(path), tree) is Access.WRITE
-
-
-def _mode(path: str) -> int | None:
-    try:
-        return os.lstat(path).st_mode
-    except OSError:
-        return None
 
 
 def _mode_behind(path: str) -> int | None:

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from sandboxkit.backends._exists import is_there, mode_of
 from sandboxkit.backends._git import git_identity
 from sandboxkit.backends._layouts import layouts
 from sandboxkit.backends._patterns import denied_by_patterns
@@ -176,7 +177,7 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = (), maps_ids: bool = 
         working_directory=_working_directory(),
         matched=matched,
         repositories=None if sets.repositories is None else frozenset(sets.repositories),
-        key_lists=tuple(path for path in _KEY_LISTS if os.path.exists(path)),
+        key_lists=tuple(path for path in _KEY_LISTS if is_there(path)),
         gaps=tuple(dict.fromkeys((*sets.gaps, *gaps, *_other_names((*protected, *matched, *spec.filesystem.deny))))),
     )
 
@@ -202,17 +203,10 @@ def _other_names(paths: Iterable[str]) -> Iterator[str]:
 def _kinds(paths: Iterable[str]) -> dict[str, Kind]:
     kinds: dict[str, Kind] = {}
     for path in paths:
-        mode = _mode(path)
+        mode = mode_of(path)
         if mode is not None:
             kinds[path] = "directory" if stat.S_ISDIR(mode) else "file"
     return kinds
-
-
-def _mode(path: str) -> int | None:
-    try:
-        return os.lstat(path).st_mode
-    except OSError:
-        return None
 
 
 def _existing(paths: Iterable[str]) -> tuple[str, ...]:
@@ -223,16 +217,18 @@ def _real(path: str) -> str:
     """
     Where *path* really is; empty where nothing is there.
     """
+    if not is_there(path):
+        return ""
     if sys.platform != "linux":
-        return os.path.realpath(path) if os.path.exists(path) else ""
+        return os.path.realpath(path)
     try:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
             return os.readlink(f"/proc/self/fd/{fd}")  # the kernel follows links ten times as fast
         finally:
             os.close(fd)
-    except OSError:  # mostly because nothing is there; but also without /proc, or descriptors
-        return os.path.realpath(path) if os.path.exists(path) else ""
+    except OSError:  # it has just gone; or there is no /proc, or no descriptor left
+        return os.path.realpath(path) if is_there(path) else ""
 
 
 # --- the spec's own paths ---------------------------------------------------------
@@ -349,7 +345,7 @@ def _box_home(home: str, system: Iterable[str]) -> str:
 def _system() -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     directories, links = [], []
     for path in layouts().system:
-        mode = _mode(path)
+        mode = mode_of(path)
         if mode is not None and stat.S_ISLNK(mode):
             links.append((path, os.readlink(path)))
         elif mode is not None:
@@ -385,7 +381,7 @@ def _search_path() -> Iterator[str]:
         if directory.startswith("/") and os.path.isdir(directory):
             yield directory
             environment = os.path.dirname(directory.rstrip("/"))
-            if os.path.exists(os.path.join(environment, "pyvenv.cfg")):
+            if is_there(f"{environment}/pyvenv.cfg"):
                 yield environment
 
 
