@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 import time
 from contextlib import asynccontextmanager
@@ -44,6 +45,10 @@ __all__ = ["ActiveContainer", "DockerBackend", "DockerFacts"]
 _PREFIX = "sandboxkit-docker-"
 _FEWEST_CPUS = 0.01
 _SHORT_ID = 12
+_IMAGE = re.compile(r"[A-Za-z0-9]+(?:(?:[._-]+|[:@/]_*)[A-Za-z0-9]+)*[._-]*")
+"""
+Where it becomes a part of an address, it leads nowhere else. Source: distribution/reference.
+"""
 _KNOWN_SECONDS = 10.0
 """
 How long what an engine offers is taken for known. A box reads back what is in force, so
@@ -138,8 +143,11 @@ class DockerBackend(SandboxBackend):
             raise ValueError(f"timeout {timeout}: give a positive number of seconds")
         if cpus is not None and not _FEWEST_CPUS <= cpus < math.inf:
             raise ValueError(f"cpus {cpus}: give a number of processors, at least {_FEWEST_CPUS}")
-        if image is not None and not image.strip():
-            raise ValueError("image: it is empty; name one, or leave it out for the host's system")
+        if image is not None and not _IMAGE.fullmatch(image):
+            raise ValueError(
+                f"image {image!r}: it is no name of an image; write NAME, NAME:TAG, NAME@DIGEST or an id, or leave it out "
+                "for the host's system"
+            )
         self._settings = Settings(image, pull, workspace, runtime, host, timeout, cpus, engine)
         self._outward = Outward(resolver, secrets, ssl_context)
         self._seen: Seen | None = None
