@@ -128,6 +128,34 @@ async def test_a_frame_that_would_fill_the_memory(head: bytes) -> None:
         await greeted(head)
 
 
+async def test_a_frame_without_end_is_not_followed() -> None:
+    with session() as (found, theirs):
+        theirs.sendall(engine(1, b"of a command") + struct.pack(">BxxxI", 1, 0xFFFFFFFF))
+        kept = []
+
+        def put(stream: int, data: bytes) -> bool:
+            kept.append((stream, data))
+            return True
+
+        await found.follow(put)
+        assert kept == [(1, b"of a command")]
+        assert "a frame of" in found.fault
+
+
+async def test_who_waits_is_woken_when_it_is_closed() -> None:
+    with session() as (found, _):
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_lost, found)
+                await anyio.wait_all_tasks_blocked()
+                found.close()
+
+
+async def _lost(found: Session) -> None:
+    with pytest.raises(BrokerError, match="the container ended"):
+        await found.until(lambda: False)
+
+
 WRONG_ENDS = {
     "a code and a signal": {**END, "signal": 9},
     "neither": {**END, "code": None},

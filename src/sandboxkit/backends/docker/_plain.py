@@ -25,7 +25,7 @@ from sandboxkit.backends.docker._plan import container, order
 from sandboxkit.backends.docker._readback import held, misplaced, too_many_cpus
 from sandboxkit.backends.docker._replies import checked_report
 from sandboxkit.backends.docker._scratch import make_ways
-from sandboxkit.errors import BackendError, BackendUnavailableError, EnforcementError, SetupError
+from sandboxkit.errors import BackendError, BackendUnavailableError, BrokerError, EnforcementError, SetupError
 from sandboxkit.model import Control, ExecResult, Grade, Invocation, Termination
 
 if TYPE_CHECKING:
@@ -233,6 +233,8 @@ class PlainSandbox(Sandbox):
                     tasks.start_soon(made.feed, stdin)
                     await made.session.follow(kept.put)
                     tasks.cancel_scope.cancel()
+            if made.session.fault:
+                raise BrokerError(f"{self._engine.name}: {made.session.fault}")
             state = {} if scope.cancelled_caught or kept.is_flood else await made.state()
         finally:
             await made.close()

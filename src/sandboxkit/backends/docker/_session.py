@@ -232,6 +232,9 @@ class Session:
         while is_wanted:
             try:
                 is_wanted = self._split(await self._reader.receive())
+            except ValueError as exc:
+                self._break(exc)
+                return
             except (anyio.EndOfStream, anyio.ClosedResourceError, OSError):
                 return
 
@@ -327,11 +330,14 @@ class Session:
             self._split(data)
             self._read_frames()
         except ValueError as exc:
-            self.fault = (
-                f"the first process of the container broke the rules of the stream to it ({exc}), so the container was "
-                "ended; use an image whose python3 is known"
-            )
-            self.close()
+            self._break(exc)
+
+    def _break(self, exc: ValueError) -> None:
+        self.fault = (
+            f"the first process of the container broke the rules of the stream to it ({exc}), so the container was ended; "
+            "use an image whose python3 is known"
+        )
+        self.close()
 
     def _hold(self, stream: int, content: bytes) -> bool:
         if stream == _STDERR:
