@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.backends.docker.conftest import DEGRADED, shell_archive
 
-from sandboxkit.model import SandboxSpec
+from sandboxkit.model import Control, SandboxSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(200)]
 NAME = "sandboxkit-test-pull"
+UNBOUNDED = frozenset({Control.LIMITS_CPU, Control.LIMITS_FILE_SIZE, Control.LIMITS_MEMORY, Control.LIMITS_PROCESSES})
+"""What nobody bounds in an image without Python, where the engine has no control groups."""
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 CONFIG = "application/vnd.docker.container.image.v1+json"
 LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
@@ -112,9 +114,9 @@ def registry(archive: bytes) -> Iterator[Registry]:
 
 
 async def test_an_image_is_fetched_when_the_policy_says_so(
-    backend: DockerBackend, make: Callable[..., DockerBackend], client: docker.APIClient
+    backend: DockerBackend, make: Callable[..., DockerBackend], client: docker.APIClient, bounds: bool
 ) -> None:
-    spec = SandboxSpec.isolated(allow_degraded=DEGRADED)
+    spec = SandboxSpec.isolated(allow_degraded=DEGRADED if bounds else DEGRADED | UNBOUNDED)
     with registry(shell_archive()) as found:
         try:
             never = await make(found.image).detect()
