@@ -192,6 +192,27 @@ async def test_labels_that_say_nothing_keep_nobody_from_pruning(
 
 
 @docker_alone
+async def test_a_copy_of_this_machine_keeps_its_containers(
+    backend: DockerBackend, client: docker.APIClient, shell_image: str
+) -> None:
+    """
+    Two machines of one image have one id; where they share an engine, only the boot differs.
+    """
+    labels = {**own_labels(), "sandboxkit.owner": "another-boot/1/1"}
+    made = {}
+    for number, what in enumerate(("runs", "was never started")):
+        name = f"sandboxkit-{(number << 32) + os.getpid():016x}"
+        made[what] = client.create_container(shell_image, ["/bin/sleep", "100"], name=name, labels=labels)["Id"]
+    try:
+        client.start(made["runs"])
+        pruned = await backend.prune()
+        assert made["runs"] not in pruned
+        assert made["was never started"] in pruned
+    finally:
+        client.remove_container(made["runs"], force=True)
+
+
+@docker_alone
 async def test_another_image_under_our_name_is_not_taken(
     make: Callable[..., DockerBackend],
     backend: DockerBackend,

@@ -45,6 +45,7 @@ __all__ = ["ActiveContainer", "DockerBackend", "DockerFacts"]
 _PREFIX = "sandboxkit-docker-"
 _FEWEST_CPUS = 0.01
 _SHORT_ID = 12
+_RUNNING = ("running", "paused")
 _IMAGE = re.compile(r"[A-Za-z0-9]+(?:(?:[._-]+|[:@/]_*)[A-Za-z0-9]+)*[._-]*")
 """
 Where it becomes a part of an address, it leads nowhere else. Source: distribution/reference.
@@ -390,7 +391,7 @@ def _active(client: APIClient) -> tuple[ActiveContainer, ...]:
             name=name,
             state=row["State"],
             pid=maker(row["Labels"]),
-            is_left=is_left(row["Labels"]),
+            is_left=is_left(row["Labels"], is_running=row["State"] in _RUNNING),
         )
         for row, name in named
         if is_own_name(name)

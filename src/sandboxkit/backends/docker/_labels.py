@@ -62,11 +62,18 @@ class Owner:
     def __str__(self) -> str:
         return f"{self.boot}/{self.pid}/{self.started}"
 
-    def is_gone(self) -> bool:
+    def is_gone(self, *, is_running: bool) -> bool:
         """
         Whether it has ended, for an owner of this machine.
+
+        Args:
+            is_running: Whether its container runs. Copies of one machine have one id and,
+                often, one name; what tells them apart is the boot. None of an earlier boot's
+                containers runs: their input has ended.
         """
-        return self.boot != _boot() or _started(self.pid) != self.started
+        if self.boot != _boot():
+            return not is_running
+        return _started(self.pid) != self.started
 
 
 def new_name() -> str:
@@ -91,7 +98,7 @@ def own_labels() -> dict[str, str]:
     return {LABEL: "1", _OWNER: str(Owner.current()), _MACHINE: _machine()}
 
 
-def is_left(labels: Mapping[str, str]) -> bool:
+def is_left(labels: Mapping[str, str], *, is_running: bool) -> bool:
     """
     Whether a container was made by this library, on this machine, by a process that has
     ended. One of another machine's is never taken for left: whether its owner lives cannot be
@@ -100,7 +107,7 @@ def is_left(labels: Mapping[str, str]) -> bool:
     if labels.get(LABEL) != "1" or labels.get(_MACHINE) != _machine():
         return False
     owner = Owner.parse(labels.get(_OWNER, ""))
-    return owner is not None and owner.is_gone()
+    return owner is not None and owner.is_gone(is_running=is_running)
 
 
 def maker(labels: Mapping[str, str]) -> int | None:
