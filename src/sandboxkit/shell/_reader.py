@@ -188,7 +188,7 @@ class Reader:
         root = syntax_tree(prepared.text, self.source.data)
         if root.has_error:
             raise UnsureError(SYNTAX)
-        self.words = WordReader(self.source.data, self.found.variables, self._substitute, self.evaluate)
+        self.words = WordReader(self.source, self.found.variables, self._substitute, self.evaluate)
         return root
 
     # Statements

@@ -43,13 +43,15 @@ class Source:
 
     Attributes:
         data: The text in UTF-8.
+        ascii: The text itself where all of it is ASCII, so that a place in the bytes is
+            one in it.
     """
 
-    __slots__ = ("_is_ascii", "_prepared", "_span", "data")
+    __slots__ = ("_prepared", "_span", "ascii", "data")
 
     def __init__(self, prepared: Prepared, span: Span | None) -> None:
         self.data = prepared.text.encode("utf-8", "surrogateescape")
-        self._is_ascii = len(self.data) == len(prepared.text)
+        self.ascii = prepared.text if len(self.data) == len(prepared.text) else None
         self._prepared = prepared
         self._span = span
 
@@ -58,7 +60,7 @@ class Source:
         """
         The text, as long as `data`: every byte beyond ASCII is a full stop.
         """
-        return self._prepared.text if self._is_ascii else ascii_only(self.data).decode("ascii")
+        return self.ascii if self.ascii is not None else ascii_only(self.data).decode("ascii")
 
     @property
     def end(self) -> int:
@@ -79,7 +81,7 @@ class Source:
         """
         if self._span is not None:
             return self._span
-        if self._is_ascii and self._prepared.is_source:
+        if self.ascii is not None and self._prepared.is_source:
             return start, end
         return self.original(start), self.original(end)
 
@@ -150,8 +152,16 @@ class Source:
         """
         return self.data[offset : offset + 1] in _ENDS_WORD
 
+    def piece(self, start: int, end: int) -> str:
+        """
+        The text from byte *start* to *end*.
+        """
+        if self.ascii is not None:
+            return self.ascii[start:end]
+        return self.data[start:end].decode("utf-8", "surrogateescape")
+
     def _character(self, offset: int) -> int:
-        return offset if self._is_ascii else len(self.data[:offset].decode("utf-8", "surrogateescape"))
+        return offset if self.ascii is not None else len(self.data[:offset].decode("utf-8", "surrogateescape"))
 
 
 def _is_word(node: Node) -> bool:

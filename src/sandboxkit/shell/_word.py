@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from tree_sitter import Node
 
+    from sandboxkit.shell._source import Source
+
 __all__ = ["PLAIN", "WordReader", "Words", "check_touching", "holds_code", "masked", "unmasked"]
 
 PLAIN = re.compile(r"[A-Za-z0-9_./,@%+=:^-]+")
@@ -187,7 +189,7 @@ class WordReader:
     Reads words of one text.
 
     Args:
-        text: The text in UTF-8, as the parser got it.
+        source: The text, as the parser got it.
         variables: What variables hold so far.
         substitute: Reads the commands of a substitution as parts inside the part of that
             index, and returns what it prints where that is plain to see.
@@ -195,9 +197,9 @@ class WordReader:
     """
 
     __slots__ = (
-        "_data",
         "_depth",
         "_evaluate",
+        "_piece_of",
         "_substitute",
         "_variables",
         "assigned",
@@ -209,12 +211,12 @@ class WordReader:
 
     def __init__(
         self,
-        data: bytes,
+        source: Source,
         variables: Variables,
         substitute: Callable[[Node, int], str | None],
         evaluate: Callable[[str, int, int], None],
     ) -> None:
-        self._data = data
+        self._piece_of = source.piece
         self._depth = 0
         self.is_number = False
         self.seen: set[tuple[int, int]] = set()
@@ -236,10 +238,7 @@ class WordReader:
         """
         The text of *node*.
         """
-        return self._text(node.start_byte, node.end_byte)
-
-    def _text(self, start: int, end: int) -> str:
-        return self._data[start:end].decode("utf-8", "surrogateescape")
+        return self._piece_of(node.start_byte, node.end_byte)
 
     def into(self, words: Words, node: Node, part: int) -> None:
         """
@@ -399,7 +398,7 @@ class WordReader:
     def _quoted(self, word: _Word, start: int, end: int, *, is_document: bool = False) -> None:
         if end <= start:
             return
-        text = self._data[start:end].decode("utf-8", "surrogateescape")
+        text = self._piece_of(start, end)
         plain = _IN_QUOTES.sub("", text)
         if "`" in plain or ('"' in plain and not is_document) or _CODE.search(plain):
             raise UnsureError("its quotes cannot be read with certainty")
@@ -524,9 +523,9 @@ class WordReader:
             return self.slice(node)
         pieces, at = [], node.start_byte
         for child in node.children:
-            pieces += [self._text(at, child.start_byte), self._own_text(child)]
+            pieces += [self._piece_of(at, child.start_byte), self._own_text(child)]
             at = child.end_byte
-        return "".join((*pieces, self._text(at, node.end_byte)))
+        return "".join((*pieces, self._piece_of(at, node.end_byte)))
 
     def name(self, node: Node, part: int) -> tuple[str, bool]:
         """
