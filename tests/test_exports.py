@@ -103,6 +103,7 @@ def test_the_conformance_suite_exports_behaviours_and_fixtures_alone() -> None:
         "secrets",
         "servers",
         "short",
+        "told",
     }
     assert [name for name in conformance.__all__ if not hasattr(conformance, name)] == []
     assert {"backend_factory", "deviations"} & set(conformance.__all__) == set(), "these are the user's"

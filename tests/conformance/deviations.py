@@ -38,7 +38,12 @@ _ROOT_IS_ROOT = (
 )
 _UNCOUNTED = "the kernel does not count the processes of root against RLIMIT_NPROC: limits.processes is absent"
 
-_LISTED: Final = ("listed_hosts_are_reached_and_no_others", "a_refused_host_is_reported")
+_LISTED: Final = (
+    "listed_hosts_are_reached_and_no_others",
+    "a_refused_host_is_reported",
+    "https_is_looked_into_where_the_spec_asks",
+    "a_secret_is_put_in_outside_and_never_seen",
+)
 
 _LANDLOCK: Final[Mapping[str, str]] = {
     "the_default_spec_is_met": f"{_NO_PID_NAMESPACE}, and the default spec requires it enforced",

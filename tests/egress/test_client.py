@@ -216,6 +216,27 @@ async def test_keys_and_cookies_do_not_follow_to_another_origin() -> None:
         assert secret not in end
 
 
+async def test_cookies_of_no_host_stay_with_the_origin_that_was_asked() -> None:
+    """
+    Those that a client is made with name no host. The control: the first two have them.
+    """
+
+    def answer(asked: str) -> bytes:
+        if asked.startswith("GET /same"):
+            return to("/away")
+        if asked.startswith("GET /away"):
+            return to(f"http://b.example:{port}/there")
+        return to(f"http://a.example:{port}/back") if asked.startswith("GET /there") else ok()
+
+    options = {"cookies": {"session": "c"}, "auth": ("user", "pass"), "headers": {"X-API-Key": "y"}}
+    async with answering(answer) as (port, heads), client(options=options) as http:
+        await http.get(f"http://a.example:{port}/same", follow_redirects=True)
+    same, away, there, back = (asked.lower() for asked in heads)
+    assert all(held in asked for asked in (same, away) for held in ("session=c", "x-api-key", "authorization"))
+    assert not [held for held in ("session", "cookie", "x-api-key", "authorization") if held in there]
+    assert not [held for held in ("session=", "x-api-key", "authorization") if held in back]
+
+
 async def test_redirects_are_followed_only_when_asked_and_five_times_at_most() -> None:
     async with answering(to("/again")) as (port, heads), client() as http:
         assert (await http.get(f"http://a.example:{port}/")).status_code == 302
@@ -263,6 +284,9 @@ async def test_overrides_of_host_and_tls_name_are_refused() -> None:
         ):
             with pytest.raises(EgressDeniedError):
                 await http.get(url, **more)
+        for method in ("CONNECT", "GET\r\nX: y", "GET / HTTP/1.1\r\n\r\nGET", ""):
+            with pytest.raises(EgressDeniedError, match="method is none"):
+                await http.request(method, url)
         assert heads == []
         assert (await http.get(url, headers={"Host": f"a.example:{port}"})).status_code == 200
 

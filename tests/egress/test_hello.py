@@ -14,11 +14,11 @@ import anyio.streams.tls
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.egress.servers import local_policy, names, serving, until
+from tests.egress.servers import local_policy, names, read_all, serving, until
 from tests.egress.test_proxy import proxying
 
-from sandboxkit.egress import EgressEvent, EgressProxy
-from sandboxkit.egress._hello import Hello, HelloState, read_hello
+from sandboxkit.egress import EgressEvent, EgressProxy, ProxyLimits
+from sandboxkit.egress._hello import MAX_HELLO, Hello, HelloState, read_hello
 
 if TYPE_CHECKING:
     from anyio.abc import SocketStream
@@ -47,7 +47,23 @@ def recut(hello: bytes, size: int) -> bytes:
     return b"".join(hello[:3] + len(piece).to_bytes(2, "big") + piece for piece in pieces)
 
 
+def longer(hello: bytes) -> bytes:
+    """
+    The same handshake in one record with 65,000 bytes of cipher suites that nobody has, and
+    20,000 of an extension.
+    """
+    body = hello[9:]
+    at = 35 + body[34]
+    suites_end = at + 2 + int.from_bytes(body[at : at + 2], "big")
+    suites = body[at + 2 : suites_end] + b"\x12\x34" * 32400
+    extensions = body[suites_end + 4 :] + b"\xfa\xfa\x4e\x20" + bytes(20000)
+    more = body[suites_end : suites_end + 2] + len(extensions).to_bytes(2, "big") + extensions
+    body = body[:at] + len(suites).to_bytes(2, "big") + suites + more
+    return hello[:5] + b"\x01" + len(body).to_bytes(3, "big") + body
+
+
 HELLO = client_hello("a.example")
+EMPTY = b"\x16\x03\x01\x00\x00"
 
 
 @pytest.mark.parametrize("name", ["a.example", "xn--mnchen-3ya.example", None])
@@ -72,13 +88,37 @@ def test_every_beginning_is_incomplete_and_never_something_else() -> None:
         b"GET / HTTP/1.1",
         b"SSH-2.0",
         b"\x80\x2e\x01",
-        b"\x15\x03\x03\x00\x02\x02\x28",
         b"\x16\x02\x00\x00\x05hello",
-        b"\x16\x03\x01\x00\x05\x02\x00\x00\x01a",
     ],
 )
 def test_other_protocols_are_told_apart(data: bytes) -> None:
     assert read_hello(data).state is HelloState.OTHER
+
+
+def test_what_begins_like_tls_and_cannot_be_read_is_no_other_protocol() -> None:
+    for data in (
+        b"\x15\x03\x03\x00\x02\x02\x28",
+        b"\x16\x03\x01\x00\x05\x02\x00\x00\x01a",
+        EMPTY + HELLO,
+        recut(HELLO[:25], 20) + EMPTY + recut(HELLO[:5] + HELLO[25:], 16384),
+        recut(HELLO[:25], 20) + b"\x15\x03\x01\x00\x02\x01\x5a",
+        HELLO[:9] + HELLO[9:].replace(b"a.example", b"\xe4.example"),
+        recut(longer(HELLO), 16384)[: MAX_HELLO + 1],
+    ):
+        assert read_hello(data) == Hello(HelloState.BROKEN), data[:60]
+
+
+def test_a_greeting_in_crumbs_is_not_read_for_each_of_them() -> None:
+    data, at, reads = recut(longer(HELLO)[:9000], 1), 0, 0
+    while (hello := read_hello(data[:at])).state is HelloState.INCOMPLETE and at < len(data):
+        at += hello.missing
+        reads += 1
+    assert reads < 100
+    assert read_hello(data).state is HelloState.INCOMPLETE
+    whole, end = recut(HELLO, 7), 0
+    while read_hello(whole[:end]).state is HelloState.INCOMPLETE:
+        end += read_hello(whole[:end]).missing
+    assert end == len(whole)  # never more than there is
 
 
 def test_two_names_are_no_hello() -> None:
@@ -87,7 +127,7 @@ def test_two_names_are_no_hello() -> None:
     body = bytearray(HELLO[:at] + double + HELLO[at + 16 :])
     for place, size in ((3, 2), (6, 3)):
         body[place : place + size] = (int.from_bytes(body[place : place + size], "big") + 12).to_bytes(size, "big")
-    assert read_hello(bytes(body)).server_name is None
+    assert read_hello(bytes(body)) == Hello(HelloState.BROKEN)
 
 
 @given(st.binary(max_size=300), st.integers(0, len(HELLO)), st.integers(0, 20))
@@ -180,8 +220,6 @@ async def test_a_literal_with_a_name_inside_needs_the_name_allowed(
 
 
 async def test_a_begun_greeting_has_a_deadline() -> None:
-    from sandboxkit.egress import ProxyLimits
-
     events: list[EgressEvent] = []
     policy = local_policy(allow_hosts=["https://a.example"])
     proxy = EgressProxy(
@@ -200,4 +238,52 @@ async def test_a_begun_greeting_has_a_deadline() -> None:
                 with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
                     await stream.receive()
         await until(lambda: bool(events))
-    assert events[0].verdict.reason == "only https is allowed there, and this is no TLS"
+    assert events[0].verdict.reason == "it begins like TLS, and the name it asks for cannot be read"
+
+
+HIDDEN = client_hello("evil.example")
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        (EMPTY + HIDDEN,),
+        (recut(HIDDEN[:25], 20) + EMPTY + recut(HIDDEN[:5] + HIDDEN[25:], 16384),),
+        (recut(longer(HIDDEN), 16384)[:65000], recut(longer(HIDDEN), 16384)[65000:]),
+        (HIDDEN[:50], HIDDEN[50:]),
+    ],
+    ids=["an empty record first", "an empty record inside", "long", "slow"],
+)
+async def test_a_greeting_that_only_the_server_can_read_does_not_pass(
+    certificates: tuple[ssl.SSLContext, ssl.SSLContext], pieces: tuple[bytes, ...]
+) -> None:
+    """
+    Also where anything may be said to a host, TLS is for that host. The control: without
+    the proxy the server reads the name in it.
+    """
+    seen: list[str | None] = []
+    context = certificates[0]
+    context.sni_callback = lambda _tls, name, _context: seen.append(name)
+
+    async def secure(stream: SocketStream) -> None:
+        await anyio.streams.tls.TLSStream.wrap(stream, server_side=True, ssl_context=context)
+
+    limits = ProxyLimits(header_timeout=0.3)
+    async with serving(secure) as port, proxying(local_policy(allow_hosts=["a.example"]), limits=limits) as proxy:
+        stream, answer = await proxy.connected(f"a.example:{port}")
+        assert answer.startswith(b"HTTP/1.1 200"), answer
+        async with stream:
+            await stream.send(pieces[0])
+            if pieces[0] != HIDDEN[:50]:
+                with suppress(anyio.BrokenResourceError):
+                    for piece in pieces[1:]:
+                        await stream.send(piece)
+            (event,) = await proxy.recorded()
+            assert b"\x15\x03\x01\x00\x02\x02\x31" in await read_all(stream)
+        assert (event.verdict.allowed, event.verdict.code, event.sent_bytes) == (False, "name", 0)
+        assert seen == []
+        async with await anyio.connect_tcp("127.0.0.1", port) as straight:
+            for piece in pieces:
+                await straight.send(piece)
+            await until(lambda: bool(seen))
+        assert seen == ["evil.example"]

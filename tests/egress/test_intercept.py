@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import hashlib
 import json
 import logging
 import os
@@ -252,6 +253,8 @@ async def test_a_question_names_the_request() -> None:
         "CONNECT evil.example:443 HTTP/1.1\r\nHost: a.example:{port}\r\n\r\n",
         "OPTIONS * HTTP/1.1\r\nHost: a.example:{port}\r\n\r\n",
         "TRACE / HTTP/1.1\r\nHost: a.example:{port}\r\n\r\n",
+        "trace / HTTP/1.1\r\nHost: a.example:{port}\r\n\r\n",
+        "CONNECT / HTTP/1.1\r\nHost: a.example:{port}\r\n\r\n",
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         "POST / HTTP/1.1\r\nHost: a.example:{port}\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         "POST / HTTP/1.1\r\nHost: a.example:{port}\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
@@ -565,6 +568,7 @@ def in_pieces(data: bytes) -> list[bytes]:
 
 
 RAW = SECRET.encode()
+DIGEST = base64.b64encode(hashlib.sha256(RAW).digest())
 ECHOES: dict[str, bytes | Callable[[bytes], bytes]] = {
     "whole request": lambda request: ok(request),
     "body": ok(b"you sent " + RAW + b"!"),
@@ -572,6 +576,7 @@ ECHOES: dict[str, bytes | Callable[[bytes], bytes]] = {
     "json slashes": ok(json.dumps({"key": SECRET}).replace("/", "\\/").encode()),
     "header": ok(b"", b"X-Echo: " + RAW),
     "header name": ok(b"", b"X-keepsake42: 1"),
+    "digest": ok(RAW, b"Repr-Digest: sha-256=:" + DIGEST + b":", b"Content-MD5: " + DIGEST),
     "cookie": ok(b"", b"Set-Cookie: k=" + quote(SECRET, safe="").encode()),
     "location": b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: https://evil.example/?k="
     + quote(SECRET).encode()
@@ -627,6 +632,7 @@ def shapes(value: str) -> set[bytes]:
         "".join(f"&#{char};" for char in raw).encode(),
         raw[:5],
         gzip.compress(raw)[10:],
+        base64.b64encode(hashlib.sha256(raw).digest()),
     }
 
 
@@ -673,6 +679,7 @@ async def test_a_client_cannot_choose_how_the_answer_is_written() -> None:
             "Accept-Charset: utf-16",
             "TE: gzip",
             "A-IM: gzip",
+            "Want-Repr-Digest: sha-256=1",
         )
     fields = {line.partition(b":")[0].lower() for line in asked[0].split(b"\r\n")[1:] if line}
     assert fields == {b"host", b"accept-encoding"}

@@ -284,6 +284,19 @@ async def test_refusals_are_readable_and_recorded(target: str, status: int, why:
     assert (event.address, event.sent_bytes) == (None, 0)
 
 
+async def test_a_refused_head_is_readable_too(caplog: pytest.LogCaptureFixture) -> None:
+    """
+    An answer to HEAD has no body, whatever length it says. Source: RFC 9110 section 9.3.2.
+    """
+    async with proxying(local_policy(deny_hosts=["evil.example"])) as proxy:
+        for target in ("http://evil.example/", "https://a.example/", "/"):
+            answer = await proxy.said(f"HEAD {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            assert answer.startswith((b"HTTP/1.1 403", b"HTTP/1.1 400")), answer
+            assert answer.endswith(b"\r\n\r\n")
+        assert not any(event.verdict.allowed for event in await proxy.recorded(3))
+    assert "failed" not in caplog.text
+
+
 async def test_an_absolute_url_is_fetched_with_its_own_host() -> None:
     async with serving(web) as port, proxying() as proxy, await proxy.opened() as stream:
         await stream.send(
@@ -421,6 +434,69 @@ async def test_a_server_that_breaks_the_protocol_is_a_bad_gateway() -> None:
         answer = await proxy.said(f"GET http://a.example:{port}/ HTTP/1.1\r\nHost: a\r\n\r\n".encode())
         assert answer.startswith(b"HTTP/1.1 502")
         assert "malformed" in ((await proxy.recorded())[0].problem or "")
+
+
+@pytest.mark.parametrize(
+    ("said", "passed"),
+    [
+        # Two lengths: it was read as chunked, so it is passed on as that (RFC 9112 section 6.3).
+        (b"200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nhello!\r\n0\r\n\r\n", b"hello!"),
+        (b"200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 50\r\n\r\n2\r\nhi\r\n0\r\n\r\n", b"hi"),
+        (b"204 No Content\r\nContent-Length: 5\r\n\r\nhello", b""),
+        (b"103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", b"hi"),
+    ],
+)
+async def test_an_answer_has_one_reading(said: bytes, passed: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async def server(stream: SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            await stream.send(b"HTTP/1.1 " + said)
+
+    async with serving(server) as port, proxying() as proxy:
+        for version in (b"1.1", b"1.0"):
+            asked = b"GET http://a.example:%d/ HTTP/%s\r\nHost: a\r\nConnection: close\r\n\r\n" % (port, version)
+            reader = h11.Connection(h11.CLIENT)
+            reader.send(h11.Request(method="GET", target="/", headers=[("Host", "a")]))
+            reader.send(h11.EndOfMessage())
+            reader.receive_data(await proxy.said(asked))
+            reader.receive_data(b"")
+            events: list[Any] = []
+            while not events or not isinstance(events[-1], h11.EndOfMessage | h11.ConnectionClosed):
+                events.append(reader.next_event())
+            kinds = [type(event).__name__ for event in events]
+            assert ("InformationalResponse" in kinds) is (said[:3] == b"103" and version == b"1.1"), kinds
+            fields = dict(next(event for event in events if isinstance(event, h11.Response)).headers)
+            assert not {b"content-length", b"transfer-encoding"} <= fields.keys()
+            assert b"".join(event.data for event in events if isinstance(event, h11.Data)) == passed
+            assert "EndOfMessage" in kinds
+    assert "failed" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "data", [b"\x05", b"\x05\x02\x00", b"\x05\x01\x00", b"\x05\x01\x00\x05\x01\x00\x03\x20abc", b"G"]
+)
+async def test_who_never_says_where_to_is_not_waited_for(data: bytes) -> None:
+    async with proxying(limits=ProxyLimits(header_timeout=0.2, connections=1)) as proxy:
+        async with await proxy.opened() as stream:
+            await stream.send(data)
+            with anyio.fail_after(10):
+                await read_all(stream)
+        assert b" 503 " not in await proxy.said(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+
+
+async def test_a_server_that_only_hints_is_given_up() -> None:
+    async def server(stream: SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            while True:
+                await stream.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 10)
+
+    async with serving(server) as port, proxying() as proxy:
+        for version in (b"1.1", b"1.0"):
+            answer = await proxy.said(b"GET http://a.example:%d/ HTTP/%s\r\nHost: a\r\n\r\n" % (port, version))
+            assert answer.count(b"HTTP/1.1 103") == (100 if version == b"1.1" else 0)
+            assert b"HTTP/1.1 502" in answer
+        assert "never comes to its answer" in ((await proxy.recorded(2))[0].problem or "")
 
 
 async def test_what_cannot_be_reached_is_told_apart_from_what_is_refused() -> None:

@@ -180,6 +180,26 @@ def test_about_a_path_that_servers_read_differently_rules_are_strict(path: str) 
     assert decide(EgressPolicy(allow_hosts=["a.example"]), f"https://a.example/v1/{path}").allowed
 
 
+def test_a_method_in_small_letters_is_refused_like_the_one_in_capitals() -> None:
+    policy = EgressPolicy(
+        rules=[
+            {"action": "deny", "to": "a.example", "methods": ["DELETE"]},
+            {"action": "ask", "to": "a.example", "methods": ["POST"]},
+            {"action": "allow", "to": "a.example", "methods": ["GET", "PUT"]},
+        ],
+        default="deny",
+    )
+    said = {method: policy.decide(canonical_url("http://a.example/"), method=method).action for method in METHODS}
+    assert said == {
+        **dict.fromkeys(("GET", "PUT"), "allow"),
+        **dict.fromkeys(("POST", "post", "Post"), "ask"),
+        **dict.fromkeys(("DELETE", "delete", "get", "PATCH"), "deny"),
+    }
+
+
+METHODS = ("GET", "PUT", "POST", "post", "Post", "DELETE", "delete", "get", "PATCH")
+
+
 def test_a_tunnel_hides_paths_methods_and_schemes() -> None:
     def tunnel(scheme: str | None = None, **fields: Any) -> Verdict:
         return EgressPolicy(default="deny", rules=[fields]).decide_tunnel("a.example", 443, scheme=scheme)

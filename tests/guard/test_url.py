@@ -84,6 +84,7 @@ REFUSED = [
     ("http://a-.example/", "labels of 1 to 63"),
     (f"http://{'a' * 64}.example/", "labels of 1 to 63"),
     (f"http://{'a.' * 130}example/", "at most 253"),
+    ("http://a" + "\u0301\u0323" * 4000 + "/", "at most 253"),
     ("http://*.example.com/", "labels of 1 to 63"),
     ("http://127.1/", "four decimal octets"),
     ("http://0x7f000001/", "four decimal octets"),

@@ -58,11 +58,44 @@ def test_usual_spellings_are_found(spelled: str) -> None:
     assert len(masked) < 10
 
 
+KEY = """k3y~!*/+='"<&>`(x)"""
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        # What the languages named write of KEY.
+        "k3y~!*%2F%2B%3D'%22%3C%26%3E%60(x)",  # JavaScript's encodeURIComponent
+        "k3y~!*/+='%22%3C&%3E%60(x)",  # and encodeURI
+        "k3y%7E%21*%2F%2B%3D%27%22%3C%26%3E%60%28x%29",  # URLSearchParams, Java's URLEncoder
+        "k3y~%21%2a%2f%2b%3d%27%22%3c%26%3e%60%28x%29",  # small escapes
+        "k3y~!*/+=&#039;&quot;&lt;&amp;&gt;`(x)",  # PHP's htmlspecialchars
+        "k3y~!*/&#43;=&#39;&#34;&lt;&amp;&gt;`(x)",  # Go's html/template
+        "k3y~!*&#x2F;+&#x3D;&#39;&quot;&lt;&amp;&gt;&#x60;(x)",  # Mustache
+        "k3y~!*/+&#x3D;&#x27;&quot;&lt;&amp;&gt;&#x60;(x)",  # Handlebars
+        "k3y~!*/+='\\\"\\u003c\\u0026\\u003e`(x)",  # Go's encoding/json
+        "k3y~!*/\\u002B=\\u0027\\u0022\\u003C\\u0026\\u003E\\u0060(x)",  # .NET's System.Text.Json
+    ],
+)
+def test_spellings_of_other_languages_are_found(spelled: str) -> None:
+    assert SecretRegistry({"K": KEY}).mask(f"a {spelled} b") == "a ⟦K⟧ b"
+
+
 @pytest.mark.parametrize("before", ["", "u", "us", "use"])
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
 def test_base64_is_found_at_any_offset(before: str, encode: object) -> None:
     text = encode(f"{before}{VALUE}:after".encode()).decode()  # type: ignore[operator]  # one of the two above
     assert "⟦DB⟧" in SecretRegistry({"DB": VALUE}).mask(text)
+
+
+@pytest.mark.parametrize("before", ["", "x", "xy", "xyz"])
+@pytest.mark.parametrize("after", ["", "a", "ab"])
+def test_base64_shows_no_character_that_the_value_alone_makes(before: str, after: str) -> None:
+    value = "q8#Lm2_zK"
+    shown = SecretRegistry({"K": value}).mask(base64.b64encode(f"{before}{value}{after}".encode()).decode())
+    left, _, right = shown.rstrip("=").partition("⟦K⟧")
+    assert len(left) == -(-8 * len(before) // 6)  # six bits are a character
+    assert len(right) == -(-8 * len(before + value + after) // 6) - 8 * len(before + value) // 6
 
 
 def test_the_longest_of_nested_values_wins() -> None:

@@ -5,6 +5,7 @@ WHATWG's reader and the standard library's see there, or none.
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import re
@@ -19,10 +20,16 @@ import anyio
 import pytest
 
 from sandboxkit import UrlError
-from sandboxkit.egress import EgressProxy, ProxyLimits
+from sandboxkit.egress import EgressProxy, Injection, ProxyLimits
+from sandboxkit.egress._http import Exchange, Server
+from sandboxkit.egress._injection import Injector
 from sandboxkit.egress._plain import PlainStream
+from sandboxkit.egress._record import Record
+from sandboxkit.egress._stream import Unread
+from sandboxkit.errors import EgressError
 from sandboxkit.guard import EgressPolicy, canonical_url, redirect_url
 from sandboxkit.model import is_literal
+from sandboxkit.secrets import SecretRegistry
 
 if TYPE_CHECKING:
     import random
@@ -30,10 +37,11 @@ if TYPE_CHECKING:
 
     from anyio.abc import ByteStream
 
+    from sandboxkit.egress._injection import Veil
     from sandboxkit.guard import Address
 
 can_ada = pytest.importorskip("can_ada", reason="the WHATWG reader is compared where it is installed")
-pytest.importorskip("h11", reason="the proxy is the extra egress")
+h11 = pytest.importorskip("h11", reason="the proxy is the extra egress")
 
 CORPUS = Path(__file__).parent.parent / "corpus" / "ssrf.jsonl"
 URLS = [json.loads(line)["url"] for line in CORPUS.read_text(encoding="utf-8").splitlines()]
@@ -257,6 +265,108 @@ def test_http_reaches_what_was_asked_for(rounds: Iterator[int], rng: random.Rand
                 assert rest == b"", data
 
     bench.run(rounds, lambda: request().encode("utf-8", "surrogatepass"), check)
+
+
+SECRET = "k3y/Wo+rt=42-of-the-test"
+SPELLINGS = [SECRET, base64.b64encode(SECRET.encode()).decode(), SECRET.encode().hex()]
+STATUSES = [
+    *(f"HTTP/1.1 {status}" for status in ("200 OK", "204 x", "304 x", "206 x", "302 x", "999 x", "199 x", "500")),
+    *("HTTP/1.0 200 OK", "HTTP/2 200", "HTTP/1.1 101 x", f"HTTP/1.1 200 {SECRET}", "garbage"),
+]
+ANSWER_FIELDS = [
+    *(
+        "Content-Length: 5",
+        "Content-Length: 0",
+        "Content-Length: 50",
+        "Transfer-Encoding: chunked",
+        "Connection: close",
+    ),
+    *("Connection: X, Content-Length", "Content-Encoding: gzip", "Content-Type: text/plain; charset=utf-16"),
+    *("Transfer-Encoding: gzip", "Upgrade: websocket", f" folded {SECRET}", "X-A\xe9: \xff\xfe", f"X: {SECRET}"),
+    *(f"Location: http://x/?{SPELLINGS[1]}", f"Set-Cookie: a={SECRET}", f"{SECRET}: y"),
+]
+ANSWER_BODIES = [
+    *("", "hello", "5\r\nhello\r\n0\r\n\r\n", SECRET, SECRET[:9], "zz\r\n", "5\r\nhel"),
+    f"{len(SECRET):x}\r\n{SECRET}\r\n0\r\nX: {SECRET}\r\n\r\n",
+    f"4;ext={SECRET}\r\nabcd\r\n0\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi",
+]
+
+
+def some_answer(rng: random.Random) -> bytes:
+    head = [rng.choice(STATUSES), *rng.sample(ANSWER_FIELDS, rng.randrange(6))]
+    text = "".join(part + (rng.choice(BREAKS) if rng.randrange(8) == 0 else "\r\n") for part in head)
+    text = f"{text}\r\n{rng.choice(ANSWER_BODIES)}"
+    if rng.randrange(4) == 0:
+        text = f"HTTP/1.1 103 x\r\nLink: {SECRET}\r\n\r\n{text}"
+    return damaged(rng, text, [*BREAKS, *ANSWER_FIELDS, SECRET]).encode("latin-1")
+
+
+async def told(method: str, version: str, answer: bytes, size: int, veil: Veil | None) -> tuple[bytes, bool, Record]:
+    """
+    What a client is told where a server says *answer*, *size* bytes at a time, and whether it
+    may send another request.
+    """
+    (client, ours), (near, far) = ([PlainStream(end) for end in socket.socketpair()] for _ in range(2))
+    got, again = b"", False
+    record = Record("box", "https", "https://a.example/v1/x", method)
+
+    async def read() -> None:
+        nonlocal got
+        with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+            while True:
+                got += await client.receive()
+
+    async def say() -> None:
+        with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+            for at in range(0, len(answer), size):
+                await far.send(answer[at : at + size])
+            await far.send_eof()
+            while True:
+                await far.receive()
+
+    with anyio.fail_after(20):
+        async with client, far, anyio.create_task_group() as tasks:
+            await client.send(f"{method} /v1/x HTTP/{version}\r\nHost: a.example\r\n\r\n".encode())
+            tasks.start_soon(read)
+            tasks.start_soon(say)
+            async with ours, near:
+                server = Server(Unread(ours), ProxyLimits(), on_unread=lambda _: None)
+                request = await server.request()
+                assert request is not None
+                exchange = Exchange(server, near, record, veil=veil, keeps=True)
+                with suppress(EgressError, anyio.BrokenResourceError):
+                    again = await exchange.run(
+                        method, canonical_url("https://a.example/v1/x"), request.headers.raw_items()
+                    )
+    return got, again, record
+
+
+def test_answers_are_whole_and_without_secrets(rounds: Iterator[int], rng: random.Random) -> None:
+    registry = SecretRegistry()
+    registry.add("API_KEY", SECRET, hosts=["a.example"])
+    injector = Injector(registry, [Injection("API_KEY", to="a.example/v1")])
+
+    async def main() -> None:
+        for _ in rounds:
+            answer, method = some_answer(rng), rng.choice(["GET", "GET", "HEAD", "OPTIONS"])
+            veil = rng.choice([None, injector.veil(canonical_url("https://a.example/v1/x"), method)])
+            got, again, record = await told(method, rng.choice(["1.1", "1.0"]), answer, rng.choice([1, 7, 9999]), veil)
+            if veil is not None:
+                assert not [held for held in SPELLINGS if held in got.decode("latin-1") + repr(record)], answer
+            if again:
+                reader = h11.Connection(h11.CLIENT)
+                reader.send(h11.Request(method=method, target="/", headers=[("Host", "a")]))
+                reader.send(h11.EndOfMessage())
+                reader.receive_data(got)
+                kinds: list[type] = []
+                while not kinds or kinds[-1] is not h11.EndOfMessage:
+                    event = reader.next_event()
+                    assert event is not h11.NEED_DATA, answer
+                    kinds.append(type(event))
+                assert reader.trailing_data[0] == b"", answer
+
+    anyio.run(main)
 
 
 def test_socks_reaches_what_was_asked_for(rounds: Iterator[int], rng: random.Random) -> None:

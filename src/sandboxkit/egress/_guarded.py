@@ -44,6 +44,7 @@ __all__ = ["DEADLINE", "GuardedClient", "GuardedTransport", "redirect_flow"]
 
 DEADLINE = "sandboxkit.deadline"
 _FIELD_NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _FIELD_VALUE = re.compile(rb"[^\x00\r\n]*")
 _CROSSES_ORIGINS = frozenset(
     {"accept", "accept-encoding", "accept-language", "cache-control", "dnt", "range", "user-agent"}
@@ -231,6 +232,7 @@ def redirect_flow(
         UrlError: A redirect cannot be followed in one way only.
     """
     history: list[httpx2.Response] = []
+    has_crossed = False
     while True:
         answer = yield request, auth
         answer.history = list(history)
@@ -243,8 +245,20 @@ def redirect_flow(
                 canonical_url(str(request.url)).origin, f"it redirects more than {limits.redirects} times"
             )
         request, crosses = following
-        auth = None if crosses else auth
-        cookies.set_cookie_header(request)
+        has_crossed |= crosses
+        auth = None if has_crossed else auth
+        (_of_hosts(cookies) if has_crossed else cookies).set_cookie_header(request)
+
+
+def _of_hosts(cookies: httpx2.Cookies) -> httpx2.Cookies:
+    """
+    Those of *cookies* that some host has set or that name one: the others would go anywhere.
+    """
+    kept = httpx2.Cookies()
+    for cookie in cookies.jar:
+        if cookie.domain:
+            kept.jar.set_cookie(cookie)
+    return kept
 
 
 def _following(request: httpx2.Request, answer: httpx2.Response) -> tuple[httpx2.Request, bool] | None:
@@ -284,6 +298,8 @@ def _checked_fields(request: httpx2.Request, url: Url) -> list[tuple[bytes, byte
     """
     The header of *request*, if it says nothing that the URL does not.
     """
+    if not _METHOD.fullmatch(request.method) or request.method == "CONNECT":
+        raise EgressDeniedError(url.origin, Verdict.deny("its method is none of a request", code="url"))
     unknown = request.extensions.keys() - {DEADLINE, "timeout"}
     if unknown:
         raise EgressDeniedError(

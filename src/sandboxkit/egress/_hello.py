@@ -4,14 +4,16 @@ The name a TLS client asks for, read from its first bytes. Pure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
-__all__ = ["Hello", "HelloState", "read_hello"]
+__all__ = ["MAX_HELLO", "Hello", "HelloState", "read_hello"]
 
 MAX_HELLO = 1 << 16
 """Bytes of a ClientHello that are read. Real ones have 200 to 2000, with post-quantum keys up to 4000."""
-_HANDSHAKE, _CLIENT_HELLO, _SERVER_NAME = 22, 1, 0
+_HANDSHAKE, _CLIENT_HELLO, _SERVER_NAME, _MAJOR, _HEADER = 22, 1, 0, 3, 5
+_RECORDS = range(20, 25)
+"""The kinds of records. Source: IANA, TLS ContentType."""
 
 
 class HelloState(Enum):
@@ -21,6 +23,7 @@ class HelloState(Enum):
 
     INCOMPLETE = "incomplete"
     TLS = "tls"
+    BROKEN = "broken"
     OTHER = "other"
 
 
@@ -28,12 +31,15 @@ class HelloState(Enum):
 class Hello:
     """
     Attributes:
-        state: Whether this is a whole ClientHello, may become one, or is something else.
+        state: Whether this is a whole ClientHello, may become one, begins like TLS and is no
+            ClientHello that every server reads alike, or is something else.
         server_name: The name it asks for, or None where it asks for none.
+        missing: How many bytes at least must come before it can be whole.
     """
 
     state: HelloState
     server_name: str | None = None
+    missing: int = field(default=1, compare=False)
 
 
 class _Short(Exception):  # noqa: N818 - never leaves this file
@@ -66,39 +72,51 @@ def read_hello(data: bytes) -> Hello:
     """
     What the first bytes of a client say. A ClientHello may be cut into several records.
 
-    Bytes that begin like TLS and then break its rules are `OTHER`: no server would read
-    them as a ClientHello.
+    Bytes that begin like TLS and cannot be read are `BROKEN`, not `OTHER`: some server may
+    take them. OpenSSL passes over empty records and reads twice as much as is read here.
 
     Source: RFC 8446 sections 4.1.2 and 5.1, RFC 6066 section 3.
     """
-    if data[:1] and data[0] != _HANDSHAKE:
+    if not _looks_like_tls(data):
         return Hello(HelloState.OTHER)
-    handshake, malformed = _handshake(data)
+    handshake, records, malformed = _handshake(data)
     if malformed or (handshake[:1] and handshake[0] != _CLIENT_HELLO):
-        return Hello(HelloState.OTHER)
-    if len(handshake) < 4 or len(handshake) - 4 < int.from_bytes(handshake[1:4], "big"):
-        return Hello(HelloState.OTHER if len(data) > MAX_HELLO else HelloState.INCOMPLETE)
+        return Hello(HelloState.BROKEN)
+    end = 4 + int.from_bytes(handshake[1:4], "big")
+    if len(handshake) < 4 or len(handshake) < end:
+        headers = _HEADER * (records + 1)
+        missing = max(1, end + headers - len(data)) if len(handshake) >= 4 else 1
+        return Hello(HelloState.BROKEN if len(data) > MAX_HELLO else HelloState.INCOMPLETE, missing=missing)
     try:
-        return Hello(HelloState.TLS, _server_name(_Reader(handshake[4 : 4 + int.from_bytes(handshake[1:4], "big")])))
+        return Hello(HelloState.TLS, _server_name(_Reader(handshake[4:end])))
     except (_Short, UnicodeError, ValueError):
-        return Hello(HelloState.OTHER)
+        return Hello(HelloState.BROKEN)
 
 
-def _handshake(data: bytes) -> tuple[bytes, bool]:
+def _looks_like_tls(data: bytes) -> bool:
+    return not data or (data[0] in _RECORDS and (len(data) == 1 or data[1] == _MAJOR))
+
+
+def _handshake(data: bytes) -> tuple[bytes, int, bool]:
     """
-    The handshake bytes of all records so far, and whether one of them is no handshake record.
+    The handshake bytes of all whole records so far, how many those are, and whether one of
+    them is no handshake record.
     """
     parts: list[bytes] = []
     at = 0
-    while len(data) - at >= 5:
-        kind, major, length = data[at], data[at + 1], int.from_bytes(data[at + 3 : at + 5], "big")
-        if kind != _HANDSHAKE or major != 3 or not 0 < length <= 1 << 14:
+    if data[:1] and data[0] != _HANDSHAKE:
+        return b"", 0, len(data) > 1
+    while len(data) - at >= _HEADER:
+        kind, major, length = data[at], data[at + 1], int.from_bytes(data[at + 3 : at + _HEADER], "big")
+        if kind != _HANDSHAKE or major != _MAJOR or not 0 < length <= 1 << 14:
             # What follows the ClientHello may be of any kind, as long as that is whole.
             whole = b"".join(parts)
-            return whole, len(whole) < 4 or len(whole) - 4 < int.from_bytes(whole[1:4], "big")
-        parts.append(data[at + 5 : at + 5 + length])
-        at += 5 + length
-    return b"".join(parts), False
+            return whole, len(parts), len(whole) < 4 or len(whole) - 4 < int.from_bytes(whole[1:4], "big")
+        if len(data) - at - _HEADER < length:
+            break
+        parts.append(data[at + _HEADER : at + _HEADER + length])
+        at += _HEADER + length
+    return b"".join(parts), len(parts), False
 
 
 def _server_name(hello: _Reader) -> str | None:

@@ -38,6 +38,9 @@ _HOP_BY_HOP = frozenset(
     b"connection proxy-connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade".split()
 )
 """What is about one connection, not about the request. Source: RFC 9110 section 7.6.1."""
+_NO_CONTENT = 204
+_MOST_HINTS = 100
+"""Interim answers (1xx) to one request. Real servers send one or two."""
 _UPGRADE = [(b"Upgrade", b"websocket"), (b"Connection", b"Upgrade")]
 
 
@@ -79,11 +82,13 @@ class Server:
         self.limits = limits
         self._on_unread = on_unread
         self.http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.header_bytes)
+        self._wants_no_body = False
 
     async def request(self) -> h11.Request | None:
         """
         The next request, or None where there is none or it is malformed; the client was told.
         """
+        self._wants_no_body = False
         try:
             with anyio.fail_after(self.limits.header_timeout):
                 event = await _next(self.http, self.client)
@@ -94,6 +99,7 @@ class Server:
             return None
         if not isinstance(event, h11.Request):
             return None
+        self._wants_no_body = event.method == b"HEAD"
         if _size(event) > self.limits.header_bytes:
             await self._not_read(431, f"the request has more than {self.limits.header_bytes} bytes of headers")
             return None
@@ -118,10 +124,8 @@ class Server:
         response = h11.Response(
             status_code=status, reason=_reason(status), headers=[*fields, (b"Connection", b"close")]
         )
-        data = self.http.send(response) or b""
-        await self.client.send(
-            data + (self.http.send(h11.Data(data=body)) or b"") + (self.http.send(h11.EndOfMessage()) or b"")
-        )
+        parts = [response, *([] if self._wants_no_body else [h11.Data(data=body)]), h11.EndOfMessage()]
+        await self.client.send(b"".join(self.http.send(part) or b"" for part in parts))
 
 
 def _size(message: h11.Request | h11.Response | h11.InformationalResponse) -> int:
@@ -274,6 +278,7 @@ class Exchange:
         self._keeps = keeps
         self._is_unanswered = used
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=server.limits.header_bytes)
+        self._hints = 0
         self.switched = False
 
     async def run(self, method: str, url: Url, headers: Iterable[tuple[bytes, bytes]]) -> bool:
@@ -389,6 +394,11 @@ class Exchange:
                         await self._to_client(h11.InformationalResponse(status_code=101, headers=fields))
                         return
                 case h11.InformationalResponse():
+                    self._hints += 1
+                    if self._hints > _MOST_HINTS:
+                        raise EgressLimitError(self.record.destination, "the server never comes to its answer")
+                    if self.server.http.their_http_version == b"1.0":
+                        continue  # RFC 9110 section 15.2
                     fields = self._shown(event.headers.raw_items())
                     await self._to_client(h11.InformationalResponse(status_code=event.status_code, headers=fields))
                 case h11.Response():
@@ -410,7 +420,8 @@ class Exchange:
         return fields if self._veil is None else self._veil.fields(fields)
 
     def _response(self, event: h11.Response) -> h11.Response:
-        fields, reason, framing = event.headers.raw_items(), event.reason, _framing(event.headers.raw_items())
+        fields, reason = event.headers.raw_items(), event.reason
+        framing = [] if event.status_code == _NO_CONTENT else _framing(fields)
         if self._veil is not None:
             refusal = self._veil.refusal(event.status_code, fields)
             if refusal is not None:
@@ -481,11 +492,10 @@ def _end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> _Headers:
 
 def _framing(headers: Iterable[tuple[bytes, bytes]]) -> _Headers:
     """
-    How long the body is; everything h11 has read is chunked or has one length.
+    How long the body is; everything h11 has read is chunked or has one length. Where an
+    answer says both, it was read as chunked. Source: RFC 9112 section 6.3.
     """
-    for name, value in headers:
-        if name.lower() == b"transfer-encoding":
-            return [(b"Transfer-Encoding", b"chunked")]
-        if name.lower() == b"content-length":
-            return [(b"Content-Length", value)]
-    return []
+    said = {name.lower(): value for name, value in headers}
+    if b"transfer-encoding" in said:
+        return [(b"Transfer-Encoding", b"chunked")]
+    return [(b"Content-Length", said[b"content-length"])] if b"content-length" in said else []

@@ -26,10 +26,17 @@ __all__ = ["Injection", "Injector", "Veil"]
 
 _Headers = list[tuple[bytes, bytes]]
 _SENDABLE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
-_NOT_SENT = frozenset(b"accept-encoding accept-charset range if-range te a-im want-digest want-content-digest".split())
+_NOT_SENT = frozenset(
+    b"accept-encoding accept-charset range if-range te a-im want-digest want-content-digest want-repr-digest".split()
+)
 """
 Request fields that let a client choose how the answer is written: compressed, in another
 character set, or in parts so small that no part holds a secret.
+"""
+_DIGESTS = frozenset(b"digest content-digest repr-digest content-md5".split())
+"""
+Answer fields with a digest of the body: masking makes them wrong, and one of a body that holds
+a short secret tells it to who can guess. Source: RFC 9530, RFC 3230.
 """
 _TEXTS = frozenset({"utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin1", "windows-1252"})
 """Character sets in which ASCII looks like ASCII."""
@@ -202,9 +209,14 @@ class Veil:
 
     def fields(self, headers: Iterable[tuple[bytes, bytes]]) -> _Headers:
         """
-        The fields of an answer without secrets; one whose name holds a secret is left out.
+        The fields of an answer without secrets; one whose name holds a secret is left out, and
+        so are digests of the body.
         """
-        return [(name, self.text(value)) for name, value in headers if self.text(name) == name]
+        return [
+            (name, self.text(value))
+            for name, value in headers
+            if name.lower() not in _DIGESTS and self.text(name) == name
+        ]
 
     def text(self, data: bytes) -> bytes:
         """

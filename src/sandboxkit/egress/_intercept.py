@@ -19,7 +19,7 @@ from sandboxkit.egress._injection import Injector
 from sandboxkit.egress._relay import TunnelEndedError, relay
 from sandboxkit.egress._roots import strict, system_roots
 from sandboxkit.egress._stream import Unread, has_news
-from sandboxkit.egress._tunnel import Tunnel, greeting, more, refuse_greeting
+from sandboxkit.egress._tunnel import Tunnel, greeting, more, refuse_greeting, unread_greeting
 from sandboxkit.errors import (
     EgressDeniedError,
     EgressError,
@@ -115,8 +115,8 @@ class Intercepted:
         the host whatever is said to it.
 
         Raises:
-            EgressDeniedError: The client asks for another name than that of the tunnel, or
-                speaks no TLS and no rule allows that.
+            EgressDeniedError: The client asks for another name than that of the tunnel, or in a
+                way that cannot be read, or speaks no TLS and no rule allows that.
             TunnelEndedError: The client did not accept our certificate, or a bound was reached.
         """
         data, hello = b"", None
@@ -124,8 +124,10 @@ class Intercepted:
             data, hello = await greeting(client, self._limits.header_timeout)
         if not data or hello is None:
             raise TunnelEndedError(f"the client said nothing within {self._limits.header_timeout:g} s")
+        if (unread := unread_greeting(hello)) is not None:
+            await refuse_greeting(client, hello, unread, self._record)
         client.put_back(data)
-        if hello.state is not HelloState.TLS:
+        if hello.state is HelloState.OTHER:
             await self._unseen(client)
             return
         if hello.server_name is not None and _name(hello.server_name) != self._host:
@@ -237,8 +239,10 @@ class Intercepted:
         for name, value in request.headers:
             if name == b"host" and value.decode("latin-1").lower() not in (url.authority, f"{literal}:{self._port}"):
                 raise EgressDeniedError(url.origin, Verdict.deny("its Host field names another host", code="url"))
-        if request.method == b"TRACE":
+        if request.method.upper() == b"TRACE":
             raise EgressDeniedError(url.origin, Verdict.deny("TRACE repeats what was sent", code="url"))
+        if request.method.upper() == b"CONNECT":
+            raise EgressDeniedError(url.origin, Verdict.deny("nobody looks into a tunnel in a tunnel", code="url"))
         return url
 
     def _upgrades(self, request: h11.Request, url: Url, veil: Veil | None) -> bool:

@@ -9,6 +9,8 @@ import ipaddress
 import struct
 from typing import TYPE_CHECKING
 
+import anyio
+
 from sandboxkit.egress._tunnel import open_tunnel
 from sandboxkit.errors import EgressDeniedError, EgressError, EgressTimeoutError, UrlError
 from sandboxkit.guard import canonical_host
@@ -37,19 +39,12 @@ async def serve_socks(gate: Gate, client: Unread, *, limits: ProxyLimits, token:
 
     Source: RFC 1928, RFC 1929.
     """
-    if not await _authenticated(client, token):
-        gate.unread("socks5", "it did not show the token" if token else "it offers no way without a token")
+    asked = None
+    with anyio.move_on_after(limits.header_timeout):
+        asked = await _asked(gate, client, token)
+    if asked is None:
         return
-    version, command, _, kind = await client.exactly(4)
-    if version != VERSION or command != 1:
-        gate.unread("socks5", f"version {version}, command {command}: only connecting by version 5 is known")
-        await _reply(client, _COMMAND_UNKNOWN)
-        return
-    text, port = await _destination(client, kind)
-    if text is None:
-        gate.unread("socks5", f"an address of kind {kind}, which is none")
-        await _reply(client, _ADDRESS_UNKNOWN)
-        return
+    text, port = asked
     with gate.recording("socks5", f"{ascii(text)[1:-1]}:{port}") as record:
         try:
             try:
@@ -65,6 +60,27 @@ async def serve_socks(gate: Gate, client: Unread, *, limits: ProxyLimits, token:
         async with tunnel:
             await _reply(client, _OK)
             await tunnel.carry(client)
+
+
+async def _asked(gate: Gate, client: Unread, token: str | None) -> tuple[str, int] | None:
+    """
+    Host, as it was written, and port; None where there is nothing to connect to, and the
+    client was told.
+    """
+    if not await _authenticated(client, token):
+        gate.unread("socks5", "it did not show the token" if token else "it offers no way without a token")
+        return None
+    version, command, _, kind = await client.exactly(4)
+    if version != VERSION or command != 1:
+        gate.unread("socks5", f"version {version}, command {command}: only connecting by version 5 is known")
+        await _reply(client, _COMMAND_UNKNOWN)
+        return None
+    text, port = await _destination(client, kind)
+    if text is None:
+        gate.unread("socks5", f"an address of kind {kind}, which is none")
+        await _reply(client, _ADDRESS_UNKNOWN)
+        return None
+    return text, port
 
 
 async def _authenticated(client: Unread, token: str | None) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 
 import anyio
 
-from sandboxkit.egress._hello import Hello, HelloState, read_hello
+from sandboxkit.egress._hello import MAX_HELLO, Hello, HelloState, read_hello
 from sandboxkit.egress._relay import relay
 from sandboxkit.errors import EgressDeniedError
 from sandboxkit.guard import Verdict, canonical_host
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sandboxkit.egress._stream import Unread
     from sandboxkit.guard import EgressPolicy
 
-__all__ = ["Tunnel", "greeting", "more", "open_tunnel", "refuse_greeting"]
+__all__ = ["Tunnel", "greeting", "more", "open_tunnel", "refuse_greeting", "unread_greeting"]
 
 _TLS_ACCESS_DENIED = bytes((21, 3, 1, 0, 2, 2, 49))
 """A fatal alert, so that the client can say why. Source: RFC 8446 section 6.2, access_denied."""
@@ -85,8 +85,9 @@ class Tunnel:
         Carries bytes until both sides have ended.
 
         Raises:
-            EgressDeniedError: The client asks for another name than that of the tunnel, or
-                speaks no TLS where a rule allows https alone. Nothing of it was passed on.
+            EgressDeniedError: The client asks for another name than that of the tunnel, or in a
+                way that cannot be read, or speaks no TLS where a rule allows https alone.
+                Nothing of it was passed on.
             TunnelEndedError: A bound was reached.
         """
 
@@ -107,7 +108,9 @@ class Tunnel:
         )
 
     def _refused(self, hello: Hello) -> Verdict | None:
-        if hello.state is not HelloState.TLS:
+        if (unread := unread_greeting(hello)) is not None:
+            return unread
+        if hello.state is HelloState.OTHER:
             if self._must_be_tls:
                 return Verdict.deny("only https is allowed there, and this is no TLS", code="rule")
             return None
@@ -124,6 +127,16 @@ class Tunnel:
         return Verdict.deny(f"it asks for the TLS name {asked} in a tunnel to {self._host}", code="name")
 
 
+def unread_greeting(hello: Hello) -> Verdict | None:
+    """
+    The refusal of what begins like TLS and never tells which name it asks for, although a
+    server may read one in it; None where there is nothing to refuse.
+    """
+    if hello.state in (HelloState.TLS, HelloState.OTHER):
+        return None
+    return Verdict.deny("it begins like TLS, and the name it asks for cannot be read", code="name")
+
+
 async def greeting(client: Unread, within_s: float) -> tuple[bytes, Hello]:
     """
     The first bytes of *client*, as many as it takes to tell what they are.
@@ -134,13 +147,17 @@ async def greeting(client: Unread, within_s: float) -> tuple[bytes, Hello]:
     """
     data = await more(client)
     hello = read_hello(data)
+    wanted = len(data) + hello.missing
     with anyio.move_on_after(within_s):
         while hello.state is HelloState.INCOMPLETE:
             following = await more(client)
+            data += following
+            # It is not read anew for each byte: a client could keep us busy with few of them.
+            if not following or len(data) >= min(wanted, MAX_HELLO):
+                hello = read_hello(data)
+                wanted = len(data) + hello.missing
             if not following:
                 break
-            data += following
-            hello = read_hello(data)
     return data, hello
 
 
@@ -161,6 +178,6 @@ async def refuse_greeting(client: Unread, hello: Hello, verdict: Verdict, record
     Raises:
         EgressDeniedError: Always.
     """
-    if hello.state is HelloState.TLS:
+    if hello.state is not HelloState.OTHER:
         await client.send(_TLS_ACCESS_DENIED)
     raise EgressDeniedError(record.destination, verdict)

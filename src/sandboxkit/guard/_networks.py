@@ -75,6 +75,7 @@ METADATA: tuple[Row, ...] = (
     Row("fd00:ec2::254/128", "instance metadata", "AWS, instance metadata over IPv6"),
     Row("fd00:ec2::23/128", "pod identity", "AWS, EKS Pod Identity"),
     Row("fd20:ce::254/128", "instance metadata", "Google Cloud, metadata server over IPv6"),
+    Row("fe80::a9fe:a9fe/128", "instance metadata", "OpenStack Nova, metadata service over IPv6"),
     Row("fd00:42::42/128", "instance metadata", "Scaleway, instance metadata over IPv6"),
 )
 """What hands out credentials: refused always, also under `permit_networks`."""

@@ -164,9 +164,11 @@ class EgressRule(Described):
     def matches_request(self, path: str, method: str) -> bool:
         """
         Whether path and method are meant, once the host is. About a path that servers
-        read differently, a rule that allows says nothing and every other one applies.
+        read differently, a rule that allows says nothing and every other one applies; so it
+        is with a method in small letters, which some servers take for the one in capitals.
         """
-        if self.methods is not None and method not in self.methods:
+        seen = method if self.action == "allow" else method.upper()
+        if self.methods is not None and seen not in self.methods:
             return False
         if self._destination.path is not None and _is_ambiguous(path):
             return self.action != "allow"

@@ -17,6 +17,9 @@ __all__ = ["HostPattern", "canonical_host", "ipv6_text", "is_literal"]
 MAX_NAME = 253
 """Characters of a name without its root label. Source: RFC 1035 section 2.3.4."""
 
+_MOST_COMPOSED = 4
+"""Code points that NFC makes one of, at most. Source: Unicode Standard Annex #15, section 9.3, U+1F82 and others."""
+
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 _NUMERIC = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)", re.DOTALL)
@@ -115,6 +118,8 @@ def ipv6_text(value: int) -> str:
 
 
 def _ascii(text: str) -> str:
+    if len(text) > _MOST_COMPOSED * MAX_NAME:  # what is below takes the square of it
+        raise ValueError(f"a host name has at most {MAX_NAME} characters")
     if any(mark in text for mark in "\u3002\uff0e\uff61"):
         raise ValueError("the host has a character that looks like a dot and that some readers take for one")
     if not _DELIMITERS.isdisjoint(unicodedata.normalize("NFKC", text)):

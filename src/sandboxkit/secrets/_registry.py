@@ -28,6 +28,30 @@ _ALIAS = re.compile(r"<([A-Za-z_][A-Za-z0-9_.-]{0,63})>")
 _ESCAPE = re.compile("%[0-9A-F]{2}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 
+_UNESCAPED = ("", "/", "!'()*", ";,/?:@&=+$!'()*#")
+"""
+What is not percent-encoded beside letters, digits and `-._~`: by the strict, as in paths, by
+encodeURIComponent and by encodeURI. Source: RFC 3986 section 2.3; ECMA-262, URI Handling Functions.
+Forms keep `*` too and encode `~`. Source: WHATWG URL, application/x-www-form-urlencoded percent-encode set.
+"""
+_ENTITIES: tuple[dict[str, str], ...] = (
+    {"'": "&apos;"},  # XML
+    {"'": "&#39;", '"': "&#34;"},  # Go's html, MarkupSafe
+    {"'": "&#39;", '"': "&#34;", "+": "&#43;"},  # Go's html/template
+    {"'": "&#39;"},  # Java's and JavaScript's usual libraries
+    {"'": "&#039;"},  # PHP's htmlspecialchars
+    {"'": "&#x27;", "`": "&#x60;", "=": "&#x3D;"},  # Handlebars
+    {"'": "&#39;", "`": "&#x60;", "=": "&#x3D;", "/": "&#x2F;"},  # Mustache
+    {"'": "&#x27;", "/": "&#x2F;"},  # OWASP, Cross Site Scripting Prevention
+)
+"""How libraries write what HTML need not escape, each by its documentation; the rest is as html.escape has it."""
+_JSON_MORE = (
+    ("&<>", "\\u{:04x}"),  # Go's encoding/json, Rails
+    ("&<>'\"", "\\u{:04X}"),  # PHP's JSON_HEX_*
+    ("&<>'\"+`", "\\u{:04X}"),  # System.Text.Json
+)
+"""What JSON libraries escape beyond RFC 8259 section 7, so that it can stand in HTML."""
+
 
 class SecretRegistry:
     """
@@ -186,25 +210,28 @@ def _entities(value: str) -> Iterator[str]:
     """
     for quoted in (False, True):
         yield html.escape(value, quote=quoted)
-    for apostrophe in ("&#39;", "&apos;"):
-        yield (
-            html.escape(value)
-            .replace("&#x27;", apostrophe)
-            .replace("&quot;", "&#34;" if apostrophe == "&#39;" else "&quot;")
-        )
+    for table in _ENTITIES:
+        yield "".join(table.get(char, html.escape(char)) for char in value)
     for form in ("&#{};", "&#x{:x};", "&#x{:X};"):
         yield "".join(form.format(ord(char)) for char in value)
 
 
 def _json(value: str) -> Iterator[str]:
     """
-    How JSON writes *value*: only what must be escaped, slashes as well, or every character.
+    How JSON writes *value*: only what must be escaped, slashes as well, what means something
+    in HTML as well, or every character.
 
     Source: RFC 8259 section 7.
     """
     for ascii_only in (False, True):
         for slash in ("/", "\\/"):
             yield json.dumps(value, ensure_ascii=ascii_only)[1:-1].replace("/", slash)
+    for chars, form in _JSON_MORE:
+        for ascii_only in (False, True):
+            yield "".join(
+                form.format(ord(char)) if char in chars else json.dumps(char, ensure_ascii=ascii_only)[1:-1]
+                for char in value
+            )
     units = value.encode("utf-16-be", "surrogatepass")
     for form in ("\\u{:04x}", "\\u{:04X}"):
         yield "".join(form.format(int.from_bytes(units[at : at + 2], "big")) for at in range(0, len(units), 2))
@@ -217,7 +244,8 @@ def _bytes(text: str) -> bytes:
 def _spellings(name: str, value: str) -> Iterator[tuple[bytes, str]]:
     data = _bytes(value)
     forms = {data, data.hex().encode(), data.hex().upper().encode()}
-    percent = {quote(data), quote_plus(data), quote(data, safe="")}
+    percent = {quote(data, safe=kept) for kept in _UNESCAPED} | {quote_plus(data), quote_plus(data, safe="*")}
+    percent |= {each.replace("~", "%7E") for each in percent}
     forms |= {form.encode() for each in percent for form in (each, _ESCAPE.sub(lambda found: found[0].lower(), each))}
     forms |= set(map(_bytes, _json(value)))
     forms |= {_bytes(value.replace("'", quoted)) for quoted in ("'\"'\"'", "'\\''")}
@@ -229,10 +257,12 @@ def _spellings(name: str, value: str) -> Iterator[tuple[bytes, str]]:
 def _base64_at(data: bytes, offset: int) -> Iterator[bytes]:
     """
     What *data* looks like inside a longer base64 text that holds it after *offset* bytes
-    modulo 3: the characters that depend on nothing around it.
+    modulo 3: the characters that depend on nothing around it, and the whole groups among them,
+    which are left where the text was cut between groups.
     """
     first = -offset % 3
-    whole = (len(data) - first) // 3 * 3
-    core = data[first : first + whole]
-    yield base64.b64encode(core)
-    yield base64.urlsafe_b64encode(core)
+    groups = data[first : first + (len(data) - first) // 3 * 3]
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        yield encode(groups)
+        # Six bits are a character: those that lie in *data* alone.
+        yield encode(bytes(offset) + data)[-(-8 * offset // 6) : 8 * (offset + len(data)) // 6]

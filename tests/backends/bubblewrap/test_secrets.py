@@ -302,6 +302,45 @@ async def test_usual_tools_accept_it_as_they_are(tool: str) -> None:
                 assert len(found.asked) == len(asked)
 
 
+JAVA = """
+public class Get {
+    public static void main(String[] a) throws Exception { new java.net.URL(a[0]).openStream().readAllBytes(); }
+}
+"""
+STORE = "-keystore /tmp/store -storepass changeit"
+ONCE_TOLD = {
+    "wget": ("wget -qO- -T20 -t1 {told} {url}/wget", "--ca-certificate=$SSL_CERT_FILE", "true"),
+    "java": (
+        "java -XX:TieredStopAtLevel=1 {told} /tmp/Get.java {url}/java",
+        "-Djavax.net.ssl.trustStore=/tmp/store -Djavax.net.ssl.trustStorePassword=changeit",
+        f"keytool -importcert -noprompt -alias proxy {STORE} -file $SSL_CERT_FILE",
+    ),
+}
+"""
+By tool: how it asks, what tells it whom to trust, and what makes that before. As the page
+about listed hosts says.
+"""
+
+
+@pytest.mark.parametrize("tool", ONCE_TOLD)
+async def test_other_tools_accept_it_once_told_and_reach_nothing_before(tool: str) -> None:
+    if shutil.which(tool) is None:
+        pytest.skip(f"{tool} is not installed")
+    with server() as found:
+        ask, told, before = ONCE_TOLD[tool]
+        url = f"https://api.example:{found.port}"
+        untold = f"cat >/tmp/Get.java; {ask.format(told='', url=url)}"
+        async with backend(found.port).open(SandboxSpec(network=network(found.port))) as inside:
+            if tool != "wget" or "+ssl/gnutls" in (await inside.run(["wget", "--version"])).text():
+                refused = await inside.run(script(untold), stdin=JAVA.encode(), timeout=90)
+                assert refused.exit_code != 0
+                assert found.asked == []
+            line = f"cat >/tmp/Get.java; {before} && {ask.format(told=told, url=url)}"
+            result = await inside.run(script(line), stdin=JAVA.encode(), timeout=90)
+        assert [row[0] for row in found.asked] == [f"GET api.example:{found.port}/{tool}"], result.text("stderr")
+        assert result.ok
+
+
 async def test_a_server_that_our_roots_do_not_know_gets_nothing() -> None:
     with server() as found:
         unknown = BubblewrapBackend(

@@ -16,7 +16,8 @@ A module of your tests takes the behaviours over and defines two fixtures:
 
 `backend_factory` gives a callable without arguments that makes your `SandboxBackend`. A
 class, a function of a module, or a `functools.partial` of one: some behaviours hand it
-to another process, by pickle.
+to another process, by pickle. For a backend that looks into TLS (`net.intercept`) it takes
+two by keyword: `secrets`, a `SecretRegistry`, and `ssl_context`, which verifies the real hosts.
 
 `deviations` gives, by name, what your backend does not keep and why: `name` for all
 cases of a behaviour, `name[case]` for one. The behaviour is tried all the same and must

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import pytest
 
 from sandboxkit.process import interpreter
 
@@ -141,7 +142,18 @@ class Boxes:
     """
 
     backend: SandboxBackend
-    factory: Callable[[], SandboxBackend]
+    factory: Callable[..., SandboxBackend]
+
+    def outward(self, **options: Any) -> Boxes:
+        """
+        Those of a backend that is handed *options* for the way out: `secrets` with the values
+        of what specs inject, and `ssl_context`, which verifies the real hosts.
+        """
+        try:
+            made: SandboxBackend = self.factory(**options)
+        except TypeError as exc:
+            pytest.fail(f"backend_factory cannot be given {', '.join(options)}: {exc}", pytrace=False)
+        return Boxes(made, self.factory)
 
     async def run(self, spec: SandboxSpec, argv: Sequence[str], **options: Any) -> ExecResult:
         with anyio.fail_after(PATIENCE_S):

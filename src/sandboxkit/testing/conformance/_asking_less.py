@@ -4,7 +4,7 @@ A backend tried under specs that ask less of it, as its users must write theirs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 from sandboxkit.backends import SandboxBackend
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["asking_less"]
 
 
-def asking_less(factory: Callable[[], SandboxBackend], controls: Iterable[Control]) -> SandboxBackend:
+def asking_less(factory: Callable[..., SandboxBackend], controls: Iterable[Control], **options: Any) -> SandboxBackend:
     """
     The backend of *factory*, for which every spec lists *controls* in `allow_degraded`.
 
@@ -29,8 +29,9 @@ def asking_less(factory: Callable[[], SandboxBackend], controls: Iterable[Contro
     Args:
         factory: What makes the backend.
         controls: What specs let hold less well. Name as few as its users must.
+        options: Are given to *factory*.
     """
-    return _AskingLess(factory(), frozenset(controls))
+    return _AskingLess(factory(**options), frozenset(controls))
 
 
 @final

@@ -118,7 +118,7 @@ def backend(backend_factory: Callable[[], SandboxBackend]) -> SandboxBackend:
 
 
 @pytest.fixture
-def boxes(backend: SandboxBackend, backend_factory: Callable[[], SandboxBackend]) -> Boxes:
+def boxes(backend: SandboxBackend, backend_factory: Callable[..., SandboxBackend]) -> Boxes:
     """
     Boxes of the backend under test.
     """

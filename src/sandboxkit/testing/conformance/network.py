@@ -5,19 +5,25 @@ acts outside.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import ctypes
+import dataclasses
+import http.server
+import json
 import os
 import socket
+import ssl
 import subprocess
 import tempfile
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sandboxkit.model import NetworkPolicy, SandboxSpec
+from sandboxkit.model import EgressRule, NetworkPolicy, SandboxSpec
+from sandboxkit.secrets import SecretRegistry
 from sandboxkit.testing.conformance._acts import REFUSED, Act
 from sandboxkit.testing.conformance._behaviours import exported
 from sandboxkit.testing.conformance._fixtures import *  # noqa: F403 - what the behaviours ask for
@@ -234,6 +240,172 @@ async def test_a_refused_host_is_reported(boxes: Boxes, ws: Path) -> None:
     found = [(violation.kind, violation.target, violation.spec_line) for violation in result.violations]
     assert found == [("egress", "http://unlisted.example/", 'network.allow_hosts = ["unlisted.example:80"]')]
     assert (await boxes.run(spec, ["true"])).violations == ()
+
+
+SECRET = "sk-test-4hQ9/wZ+7Lr="
+KEY = "SANDBOXKIT_TEST_KEY"
+SPELLINGS = (SECRET, base64.b64encode(SECRET.encode()).decode(), SECRET.encode().hex())
+
+ASKED = Act(
+    """
+import pathlib, ssl
+port, authority = arguments["port"], arguments["authority"]
+context = ssl.create_default_context(cafile=authority or os.environ["SSL_CERT_FILE"])
+def opened():
+    if authority:
+        return socket.create_connection(("127.0.0.1", port), 10)
+    host, _, number = os.environ["https_proxy"].rpartition("@")[2].removeprefix("http://").rstrip("/").rpartition(":")
+    client = socket.create_connection((host, int(number)), 10)
+    client.sendall(b"CONNECT 127.0.0.1:%d HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n" % port)
+    answer = b""
+    while not answer.endswith(b"\\r\\n\\r\\n"):
+        part = client.recv(1)
+        if not part:
+            raise OSError(errno.EPROTO, "")
+        answer += part
+    return client
+def told(request):
+    text = b""
+    with opened() as plain, context.wrap_socket(plain, server_hostname="127.0.0.1") as client:
+        held = os.environ.get(arguments["key"], "")
+        fields = (request + " HTTP/1.1", "Host: 127.0.0.1:%d" % port, "Authorization: Bearer " + held, "Connection: close")
+        client.sendall(("\\r\\n".join(fields) + "\\r\\n\\r\\n").encode())
+        try:
+            while part := client.recv(65536):
+                text += part
+        except ssl.SSLError:
+            pass
+    return text.decode("latin-1")
+for request in arguments["requests"]:
+    answers[request] = told(request)
+answers["seen"] = []
+for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
+    try:
+        answers["seen"] += [row for row in path.read_bytes().decode("latin-1").split("\\0") if row.startswith(arguments["key"])]
+    except OSError:
+        pass
+"""
+)
+
+
+@dataclasses.dataclass
+class Told:
+    """
+    A TLS server that repeats what it was sent.
+
+    Attributes:
+        asked: Method, path and Authorization of each request.
+        roots: Verifies it.
+        authority: A file that does, for another process.
+        port: Where it is.
+    """
+
+    asked: list[tuple[str, str, str]]
+    roots: ssl.SSLContext
+    authority: Path
+    port: int = 0
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Iterator[Told]:
+    """
+    A TLS server on the host's loopback, by a certificate that no system knows.
+    """
+    pytest.importorskip("cryptography", reason="not applicable: no certificate can be made without the extra egress")
+    from sandboxkit.egress._authority import Authority
+
+    authority = Authority(3600)
+    (file := tmp_path / "authority.pem").write_bytes(authority.certificate)
+    found = Told([], ssl.create_default_context(cafile=file), file)
+
+    class Repeats(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            held = self.headers.get("Authorization", "")
+            found.asked.append((self.command, self.path, held))
+            plain = held.partition(" ")[2].encode()
+            body = " ".join((held, base64.b64encode(plain).decode(), plain.hex())).encode()
+            self.send_response(200)
+            self.send_header("X-Got", held)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_DELETE = do_GET  # noqa: N815 - the standard library's names
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Repeats)
+    server.socket = authority.context("127.0.0.1").wrap_socket(
+        server.socket, server_side=True, do_handshake_on_connect=False
+    )
+    found.port = server.server_port
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield found
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _looking_in(port: int, **more: Any) -> NetworkPolicy:
+    rule = EgressRule(action="allow", to=f"https://127.0.0.1:{port}/open", methods=("GET", "POST"))
+    return NetworkPolicy(intercept=True, rules=(rule,), permit_networks=("127.0.0.1/32",), **more)
+
+
+def _statuses(answers: dict[str, Any], requests: tuple[str, ...]) -> list[str]:
+    return [answers[request].partition(" ")[2][:3] for request in requests]
+
+
+async def test_https_is_looked_into_where_the_spec_asks(boxes: Boxes, ws: Path, told: Told) -> None:
+    """
+    A spec looks into TLS and allows two methods below one path of a server. In it, another
+    method and another path are refused; and nothing reaches the server where no authority
+    knows it.
+
+    Control: without a box all three are answered; and in it what is allowed is.
+    """
+    requests = ("GET /open/x", "DELETE /open/x", "GET /other")
+    asks: dict[str, Any] = {"port": told.port, "requests": requests, "key": KEY}
+    control = ASKED.outside(**asks, authority=str(told.authority))
+    assert _statuses(control, requests) == ["200"] * 3
+    told.asked.clear()
+    spec = SandboxSpec.workspace_write(ws, network=_looking_in(told.port))
+    inside = await boxes.outward(ssl_context=told.roots).act(spec, ASKED, **asks, authority=None)
+    assert _statuses(inside, requests) == ["200", "403", "403"], inside
+    assert [row[:2] for row in told.asked] == [("GET", "/open/x")]
+    unknown = await boxes.act(spec, ASKED, **asks, authority=None)
+    assert _statuses(unknown, requests)[0] not in ("200", "403"), unknown
+    assert len(told.asked) == 1
+
+
+async def test_a_secret_is_put_in_outside_and_never_seen(boxes: Boxes, ws: Path, told: Told) -> None:
+    """
+    A spec injects a secret for one method and path. The server gets it there, elsewhere the
+    placeholder; the command finds it in no variable, no process and no answer that repeats it,
+    plain, in base64 or in hexadecimal.
+
+    Control: without a box, and the value in its environment, it is in all of them.
+    """
+    requests = ("GET /open/x", "POST /open/x")
+    asks: dict[str, Any] = {"port": told.port, "requests": requests, "key": KEY}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(KEY, SECRET)
+        control = ASKED.outside(**asks, authority=str(told.authority))
+    assert all(spelling in control["GET /open/x"] for spelling in SPELLINGS)
+    assert f"{KEY}={SECRET}" in control["seen"]
+    told.asked.clear()
+    known = SecretRegistry()
+    known.add(KEY, SECRET, hosts=[f"127.0.0.1:{told.port}"])
+    row = {"secret": KEY, "to": f"127.0.0.1:{told.port}/open", "methods": ("GET",)}
+    spec = SandboxSpec.workspace_write(ws, network=_looking_in(told.port, inject=(row,)))
+    inside = await boxes.outward(secrets=known, ssl_context=told.roots).act(spec, ASKED, **asks, authority=None)
+    assert _statuses(inside, requests) == ["200", "200"], inside
+    assert [held for _, _, held in told.asked] == [f"Bearer {SECRET}", f"Bearer <{KEY}>"]
+    assert not [spelling for spelling in SPELLINGS if spelling in json.dumps(inside)]
+    assert f"{KEY}=<{KEY}>" in inside["seen"]
 
 
 def _listing(port: int) -> NetworkPolicy:
@@ -595,4 +767,4 @@ async def test_keys_of_the_host_are_not_listed(boxes: Boxes, ws: Path) -> None:
     assert (inside["listed"], control["listed"]) == (False, True)
 
 
-__all__ = exported(globals(), "servers", "short", *FIXTURES)
+__all__ = exported(globals(), "servers", "short", "told", *FIXTURES)
