@@ -135,6 +135,12 @@ async def test_nothing_of_the_engine_is_seen(backend: DockerBackend, kind: Engin
         assert not (await box.run(["test", "-r", socket])).ok
 
 
+async def test_the_hosts_run_can_be_named(backend: DockerBackend) -> None:
+    spec = SandboxSpec(filesystem=FilesystemPolicy(read=("/run",)), allow_degraded=DEGRADED)
+    result = await backend.execute(["ls", "-A", "/run"], spec=spec)
+    assert {*result.check().text().split()} & {*os.listdir("/run")}
+
+
 async def test_a_named_path_may_lie_in_what_is_shown_anyway(backend: DockerBackend, ws: Path) -> None:
     (ws / "inner").mkdir()
     reads = (ws, ws / "inner", "/usr/bin")

@@ -329,7 +329,8 @@ def _mounted(steps: tuple[Mount, ...], survey: Survey, facts: DockerFacts) -> di
             *(f"{path!r} cannot be told to podman: it holds ':', or that and ','; use another" for path in wrong)
         )
     # Podman's own is without a size, and what the root's being read-only leaves to be written.
-    in_memory.setdefault("/run", f"size={_RUN_BYTES},mode=555,nosuid,nodev,noexec,notmpcopyup")
+    if all(step.target != "/run" for step in steps):
+        in_memory["/run"] = f"size={_RUN_BYTES},mode=555,nosuid,nodev,noexec,notmpcopyup"
     return {
         "Mounts": [_bind(step, facts) for step in binds if not _is_listed(step)],
         "Binds": [_listed(step) for step in binds if _is_listed(step)],
