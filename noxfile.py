@@ -57,6 +57,7 @@ SUITE = (
     "--ignore=tests/vm",
     "--ignore=tests/backends/docker/test_box.py",
     "--ignore=tests/backends/docker/test_gvisor.py",
+    "--ignore=tests/backends/docker/test_hostile.py",
     "--ignore=tests/backends/docker/test_janitor.py",
     "--ignore=tests/backends/docker/test_landlock_inside.py",
     "--ignore=tests/backends/docker/test_listed_hosts.py",

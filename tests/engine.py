@@ -57,6 +57,12 @@ lock_type = "file"
 [network]
 network_config_dir = "{root}/networks"
 """
+PODMAN_REGISTRIES = """
+# A registry of a test's own on loopback; Docker needs no word for those.
+[[registry]]
+location = "127.0.0.1"
+insecure = true
+"""
 MARK = "SANDBOXKIT_TEST_ENGINE"
 """In the environment of all that an engine starts for itself: where it lies."""
 PODMAN_GROUP = "libpod_parent"
@@ -171,6 +177,7 @@ def _dockerd(root: Path, user: str, data: Path) -> list[str]:
 
 def _podman(root: Path, user: str, data: Path) -> list[str]:
     (root / "containers.conf").write_text(PODMAN_CONF.format(root=root))
+    (root / "registries.conf").write_text(PODMAN_REGISTRIES)
     words: list[object] = ["podman", "--root", data, "--runroot", root / "run", "--storage-driver", "overlay"]
     if user == "root":
         words += ["--tmpdir", root / "tmp"]
@@ -185,7 +192,8 @@ def _environment(root: Path) -> dict[str, str]:
     Podman keeps in these places what it has no option for.
     """
     places = {name: str(root) for name in ("HOME", "TMPDIR", "XDG_RUNTIME_DIR", MARK)}
-    return {"PATH": PATH, "CONTAINERS_CONF": f"{root}/containers.conf", **places}
+    files = {"CONTAINERS_CONF": f"{root}/containers.conf", "CONTAINERS_REGISTRIES_CONF": f"{root}/registries.conf"}
+    return {"PATH": PATH, **files, **places}
 
 
 def _started(kind: Kind, root: Path, user: str, data: Path, options: Sequence[str]) -> Engine:

@@ -13,12 +13,13 @@ from anyio import CancelScope, to_thread
 
 from sandboxkit.backends._contract import PIPE, BoxProcess, Facts, Sandbox
 from sandboxkit.backends._copies import copies
+from sandboxkit.backends._given import checked_variables, checked_words
 from sandboxkit.backends._host import look
 from sandboxkit.backends._journal import Journal
 from sandboxkit.backends._outward import Outward
 from sandboxkit.backends._protection import new_repositories, violations
 from sandboxkit.backends._remembered import forget
-from sandboxkit.errors import BackendError, CommandError, SetupError, SpecError
+from sandboxkit.errors import BackendError, SetupError, SpecError
 from sandboxkit.model import Control, ControlState, Enforcement, ExecResult, Grade, Invocation, Termination, Violation
 from sandboxkit.process import launch, open_streams, run
 
@@ -126,15 +127,17 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         How *argv* would be started.
 
         Raises:
-            CommandError: *argv* is empty or holds a NUL byte.
+            CommandError: *argv* is empty or holds a NUL byte, or *environment* does, or a name that is none.
             SpecError: *cwd* is not visible in the box.
         """
         passed, authority = self._passed(environment), self._way_out.authority if self._way_out else b""
-        invocation = Invocation(_checked(argv), tuple(passed.items()), cwd, tuple(sorted(pass_fds)), instead, authority)
+        invocation = Invocation(
+            checked_words(argv), tuple(passed.items()), cwd, tuple(sorted(pass_fds)), instead, authority
+        )
         return self._mechanism.plan(invocation, self._spec, self._facts)
 
     def _passed(self, environment: Mapping[str, str] | None) -> Mapping[str, str]:
-        return self._spec.environment.apply(os.environ) if environment is None else environment
+        return self._spec.environment.apply(os.environ) if environment is None else checked_variables(environment)
 
     def _keep_out(self, argv: Sequence[str], environment: Mapping[str, str] | None, stdin: bytes | None = None) -> None:
         if self._way_out:
@@ -356,15 +359,6 @@ class LaunchedSandbox(Sandbox, Generic[F]):
             state = without.states[control]
             held = held.lowered(control, state.grade, f"{state.reason.removesuffix('; see below')}; {why}")
         return held
-
-
-def _checked(argv: Sequence[str]) -> tuple[str, ...]:
-    words = tuple(argv)
-    if not words or not words[0]:
-        raise CommandError("it is empty; name a program")
-    if any("\0" in word for word in words):
-        raise CommandError("a word holds a NUL byte, which no program can be given")
-    return words
 
 
 def _refuse_terminals(fds: Iterable[int | None]) -> None:

@@ -51,8 +51,8 @@ _RETRY_SECONDS = 30.0
 """How long it is believed that a backend is unavailable: memory may have been short."""
 _NO_MECHANISM = (
     "no backend uses a mechanism of this operating system, and nothing ever runs unconfined instead; "
-    "use Docker (pip install 'sandboxkit[docker]' and start Docker Desktop or another engine), or run in WSL 2, "
-    "whose Linux has backends of its own"
+    "on Windows run in WSL 2, whose Linux has backends of its own and reaches the engine of Docker Desktop; "
+    "elsewhere use Docker (pip install 'sandboxkit[docker]', and start an engine)"
 )
 _REPORT = "report it to whoever makes this backend"
 

@@ -395,9 +395,15 @@ def _moved() -> Iterator[str]:
 
 def _denied(home: str, who: Identity, tree: Mapping[str, Access]) -> tuple[str, ...]:
     elsewhere = [
-        path for path in layouts().denied_system if access_of(path, tree) > Access.UNLISTED or _may_read(who, path)
+        path
+        for path in layouts().denied_system
+        if access_of(path, tree) > Access.UNLISTED or (_is_of_system(path) and _may_read(who, path))
     ]
     return _existing((*elsewhere, *_below(home)[1]))
+
+
+def _is_of_system(path: str) -> bool:
+    return any(is_inside(path, top) for top in layouts().system)
 
 
 def _may_read(who: Identity, path: str) -> bool:

@@ -21,6 +21,15 @@ CHUNK = 1 << 16
 _PIPE = -1
 
 
+def _close(fd: int) -> None:
+    """
+    Closes *fd* and wakes whoever waits for it, for whom nothing would come any more.
+    """
+    with contextlib.suppress(anyio.NoEventLoopError):
+        anyio.notify_closing(fd)
+    os.close(fd)
+
+
 class PipeReader(anyio.abc.ByteReceiveStream):
     """
     What a command writes, as it comes.
@@ -56,7 +65,7 @@ class PipeReader(anyio.abc.ByteReceiveStream):
         """
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            os.close(fd)
+            _close(fd)
 
     async def aclose(self) -> None:
         """
@@ -99,7 +108,7 @@ class PipeWriter(anyio.abc.ByteSendStream):
         """
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            os.close(fd)
+            _close(fd)
 
     async def aclose(self) -> None:
         """

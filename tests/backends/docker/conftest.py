@@ -162,7 +162,12 @@ def make_image(client: docker.APIClient) -> Iterator[Callable[[str, bytes], str]
         client.remove_image(name, force=True)
 
 
-def _archive(files: dict[str, str], links: dict[str, str], trees: dict[str, str] | None = None) -> bytes:
+def _archive(
+    files: dict[str, str],
+    links: dict[str, str],
+    trees: dict[str, str] | None = None,
+    scripts: dict[str, str] | None = None,
+) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name in ("tmp", "proc", "dev", "sys", "etc"):
@@ -173,6 +178,10 @@ def _archive(files: dict[str, str], links: dict[str, str], trees: dict[str, str]
             archive.add(os.path.realpath(source), target.lstrip("/"))
         for target, source in (trees or {}).items():
             archive.add(source, target.lstrip("/"), filter=_standard)
+        for path, text in (scripts or {}).items():
+            member = tarfile.TarInfo(path.lstrip("/"))
+            member.mode, member.size = 0o755, len(text.encode())
+            archive.addfile(member, io.BytesIO(text.encode()))
         for path, text in links.items():
             member = tarfile.TarInfo(path.lstrip("/"))
             member.type, member.linkname = tarfile.SYMTYPE, text
@@ -188,15 +197,15 @@ def shell_image(make_image: Callable[..., str]) -> str:
     return make_image(f"sandboxkit-test-sh-{os.getpid()}", shell_archive(), "ENV PATH=/bin")
 
 
-def shell_archive() -> bytes:
+def shell_archive(scripts: dict[str, str] | None = None) -> bytes:
     """
-    The content of such an image.
+    The content of such an image, and *scripts* by path.
     """
     if not os.path.exists(BUSYBOX):
         pytest.skip(f"not applicable: there is no {BUSYBOX} (Debian's busybox-static)")
     names = subprocess.run([BUSYBOX, "--list"], capture_output=True, text=True, check=True).stdout.split()
     links = {f"/bin/{name}": "busybox" for name in names if name != "busybox"}
-    return _archive({"/bin/busybox": BUSYBOX}, links)
+    return _archive({"/bin/busybox": BUSYBOX}, links, scripts=scripts)
 
 
 @pytest.fixture(scope="session")

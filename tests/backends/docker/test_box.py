@@ -22,6 +22,7 @@ from sandboxkit.backends import Detection, SandboxRegistry
 from sandboxkit.backends.docker import DockerBackend
 from sandboxkit.errors import (
     BackendError,
+    CommandError,
     CommandFailedError,
     EnforcementError,
     ProgramNotExecutableError,
@@ -134,6 +135,12 @@ async def test_nothing_of_the_engine_is_seen(backend: DockerBackend, kind: Engin
         assert not (await box.run(["test", "-r", socket])).ok
 
 
+async def test_the_hosts_run_can_be_named(backend: DockerBackend) -> None:
+    spec = SandboxSpec(filesystem=FilesystemPolicy(read=("/run",)), allow_degraded=DEGRADED)
+    result = await backend.execute(["ls", "-A", "/run"], spec=spec)
+    assert {*result.check().text().split()} & {*os.listdir("/run")}
+
+
 async def test_a_named_path_may_lie_in_what_is_shown_anyway(backend: DockerBackend, ws: Path) -> None:
     (ws / "inner").mkdir()
     reads = (ws, ws / "inner", "/usr/bin")
@@ -179,6 +186,14 @@ async def test_other_names(backend: DockerBackend, spec: SandboxSpec) -> None:
         assert await backend.kill(active.name)
         assert not await backend.kill(active.name)
         assert (await box.run(["true"])).ok, "the box gets another container"
+
+
+async def test_variables_that_are_none(backend: DockerBackend, spec: SandboxSpec) -> None:
+    async with backend.open(spec) as box:
+        for wrong in ({"A=B": "x"}, {"": "x"}, {"A": "x\0y"}):
+            with pytest.raises(CommandError):
+                await box.run(["env"], environment=wrong)
+        assert (await box.run(["/usr/bin/env"], environment={"A": "x=y"})).text() == "A=x=y\n"
 
 
 async def test_only_what_this_library_made_is_touched(

@@ -210,3 +210,44 @@ async def test_a_box_of_the_hosts_system_needs_an_engine_here() -> None:
     detection = await DockerBackend(host="tcp://127.0.0.1:1", timeout=5).detect()
     assert not detection.available
     assert detection.remedy
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        " ",
+        "-x",
+        "--privileged",
+        "../containers/x",
+        "a/../b",
+        "a/./b",
+        "x y",
+        "x?force=1",
+        "x#",
+        "x%2e",
+        "x\n",
+        "/x",
+        "x/",
+        "a" + "_" * 500 + "!",
+    ],
+)
+def test_what_is_no_name_of_an_image(name: str) -> None:
+    with pytest.raises(ValueError, match="no name of an image"):
+        DockerBackend(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "python:3.12-slim",
+        "localhost:5000/a/b_c/d-e.f__g--h:Tag_1.0-x",
+        f"python@sha256:{'0a' * 32}",
+        f"sha256:{'0a' * 32}",
+        "0a1b2c3d4e5f",
+        "x:_odd..tag-1.-",
+        "ghcr.io/o/r:v1@sha256:" + "0" * 64,
+    ],
+)
+def test_what_is_one(name: str) -> None:
+    assert DockerBackend(name).name == "docker"

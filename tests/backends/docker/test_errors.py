@@ -7,10 +7,13 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import socketserver
 import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING
 
 import anyio
@@ -110,6 +113,62 @@ async def test_a_silent_engine_is_given_up_in_time(silent: str, kind: EngineName
     assert "did not say what it is within 1 s" in detection.reason
     assert "timeout" in detection.remedy
     assert time.monotonic() - started < 8
+
+
+ODD_ENGINES = (
+    b"",
+    b"<html>",
+    b"[1]",
+    b'{"CgroupVersion": "two"}',
+    b'{"SecurityOptions": 5}',
+    b'{"Runtimes": 5}',
+)
+
+
+@contextmanager
+def odd_engine(path: Path, told: bytes) -> Iterator[str]:
+    """
+    Something that answers a ping as an engine does, and *told* to all else.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            content = b"OK" if self.path.endswith("/_ping") else told
+            self.send_response(200)
+            self.send_header("Api-Version", "1.41")
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def address_string(self) -> str:
+            return "a socket"
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
+            pass
+
+    with socketserver.ThreadingUnixStreamServer(os.path.relpath(path), Handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"unix://{path}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@both
+async def test_an_engine_that_answers_something_else(kind: EngineName, tmp_path: Path) -> None:
+    for number, told in enumerate(ODD_ENGINES):
+        with odd_engine(tmp_path / str(number), told) as host:
+            backend = DockerBackend(host=host, engine=kind, timeout=5)
+            detection = await backend.detect()
+            assert not detection.available, told
+            assert host in detection.reason, told
+            assert detection.remedy, told
+            with pytest.raises(BackendUnavailableError):
+                await backend.list_active()
 
 
 @both

@@ -16,22 +16,20 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.backends.docker.conftest import DEGRADED, shell_archive
 
-from sandboxkit.model import SandboxSpec
+from sandboxkit.model import Control, SandboxSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     import docker
 
     from sandboxkit.backends.docker import DockerBackend
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.timeout(200),
-    # Podman asks by TLS alone, unless a file of its machine says otherwise.
-    pytest.mark.parametrize("kind", ["docker"], indirect=True, scope="session"),
-]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(200)]
 NAME = "sandboxkit-test-pull"
+UNBOUNDED = frozenset({Control.LIMITS_CPU, Control.LIMITS_FILE_SIZE, Control.LIMITS_MEMORY, Control.LIMITS_PROCESSES})
+"""What nobody bounds in an image without Python, where the engine has no control groups."""
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 CONFIG = "application/vnd.docker.container.image.v1+json"
 LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
@@ -116,9 +114,9 @@ def registry(archive: bytes) -> Iterator[Registry]:
 
 
 async def test_an_image_is_fetched_when_the_policy_says_so(
-    backend: DockerBackend, make: Callable[..., DockerBackend], client: docker.APIClient
+    backend: DockerBackend, make: Callable[..., DockerBackend], client: docker.APIClient, bounds: bool
 ) -> None:
-    spec = SandboxSpec.isolated(allow_degraded=DEGRADED)
+    spec = SandboxSpec.isolated(allow_degraded=DEGRADED if bounds else DEGRADED | UNBOUNDED)
     with registry(shell_archive()) as found:
         try:
             never = await make(found.image).detect()
@@ -145,3 +143,45 @@ async def test_an_image_is_fetched_when_the_policy_says_so(
             assert "correct its name" in other.remedy
         finally:
             client.remove_image(found.image, force=True)
+
+
+HELPER = """#!/bin/sh
+cat > /dev/null
+echo "$1" >> '{log}'
+echo "credentials not found in native keychain"
+exit 1
+"""
+
+
+@pytest.mark.parametrize("kind", ["docker"], indirect=True)
+async def test_the_docker_commands_configuration_starts_and_adds_nothing(
+    make: Callable[..., DockerBackend],
+    client: docker.APIClient,
+    shell_image: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """
+    Its credential helper is a program, and its proxies would be variables of the container.
+    """
+    log, helper = tmp_path / "log", tmp_path / "docker-credential-of-a-test"
+    helper.write_text(HELPER.format(log=log))
+    helper.chmod(0o755)
+    proxies = {"default": {"httpProxy": "http://127.0.0.1:1", "httpsProxy": "http://127.0.0.1:1"}}
+    (tmp_path / "config.json").write_text(json.dumps({"credsStore": "of-a-test", "proxies": proxies}))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    spec = SandboxSpec.isolated(allow_degraded=DEGRADED)
+    result = await make(shell_image).execute(["/bin/sh", "-c", "env"], spec=spec)
+    assert "PATH=" in result.check().text()
+    assert "proxy" not in result.text().lower()
+    async with make().open(spec) as box:
+        (container,) = box.containers
+        assert not client.inspect_container(container)["Config"]["Env"]
+    assert not log.exists()
+    with registry(shell_archive()) as found:
+        try:
+            assert (await make(found.image, pull="missing", timeout=60).detect()).available
+        finally:
+            client.remove_image(found.image, force=True)
+    assert set(log.read_text().split()) == {"get"}, "who asks for an image to be fetched has it asked"

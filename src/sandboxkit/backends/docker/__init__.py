@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 import time
 from contextlib import asynccontextmanager
@@ -18,7 +19,7 @@ from sandboxkit.backends.docker._endpoint import endpoint
 from sandboxkit.backends.docker._enforcement import enforcement
 from sandboxkit.backends.docker._engine import connected
 from sandboxkit.backends.docker._facts import DockerFacts, EngineName, PullPolicy, Settings, Workspace
-from sandboxkit.backends.docker._labels import LABEL, is_left, maker
+from sandboxkit.backends.docker._labels import LABEL, is_left, is_own_name, maker
 from sandboxkit.backends.docker._plan import launch_plan
 from sandboxkit.backends.docker._words import WORDS, socket_path
 from sandboxkit.errors import BackendError, BackendUnavailableError, MissingExtraError, SpecError
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
+
+    from docker import APIClient
 
     from sandboxkit.backends.docker._box import DockerSandbox
     from sandboxkit.backends.docker._detect import Seen
@@ -41,6 +44,12 @@ __all__ = ["ActiveContainer", "DockerBackend", "DockerFacts"]
 
 _PREFIX = "sandboxkit-docker-"
 _FEWEST_CPUS = 0.01
+_SHORT_ID = 12
+_RUNNING = ("running", "paused")
+_IMAGE = re.compile(r"[A-Za-z0-9]+(?:(?:[._-]+|[:@/]_*)[A-Za-z0-9]+)*[._-]*")
+"""
+Where it becomes a part of an address, it leads nowhere else. Source: distribution/reference.
+"""
 _KNOWN_SECONDS = 10.0
 """
 How long what an engine offers is taken for known. A box reads back what is in force, so
@@ -135,8 +144,11 @@ class DockerBackend(SandboxBackend):
             raise ValueError(f"timeout {timeout}: give a positive number of seconds")
         if cpus is not None and not _FEWEST_CPUS <= cpus < math.inf:
             raise ValueError(f"cpus {cpus}: give a number of processors, at least {_FEWEST_CPUS}")
-        if image is not None and not image.strip():
-            raise ValueError("image: it is empty; name one, or leave it out for the host's system")
+        if image is not None and not _IMAGE.fullmatch(image):
+            raise ValueError(
+                f"image {image!r}: it is no name of an image; write NAME, NAME:TAG, NAME@DIGEST or an id, or leave it out "
+                "for the host's system"
+            )
         self._settings = Settings(image, pull, workspace, runtime, host, timeout, cpus, engine)
         self._outward = Outward(resolver, secrets, ssl_context)
         self._seen: Seen | None = None
@@ -323,19 +335,7 @@ class DockerBackend(SandboxBackend):
             BackendUnavailableError: There is no engine.
         """
         async with self._connected() as engine:
-            rows = await engine.call(
-                "list containers", lambda client: client.containers(all=True, filters={"label": LABEL})
-            )
-        return tuple(
-            ActiveContainer(
-                id=row["Id"],
-                name=row["Names"][0].lstrip("/"),
-                state=row["State"],
-                pid=maker(row["Labels"]),
-                is_left=is_left(row["Labels"]),
-            )
-            for row in rows
-        )
+            return await engine.call("list containers", _active)
 
     async def kill(self, container: str) -> bool:
         """
@@ -346,13 +346,17 @@ class DockerBackend(SandboxBackend):
         """
         from sandboxkit.backends.docker._container import remove
 
-        found = [row for row in await self.list_active() if container == row.name or row.id.startswith(container)]
+        found = [row for row in await self.list_active() if _is_meant(row, container)]
         async with self._connected() as engine:
             if len(found) == 1:
                 return await remove(engine, found[0].id)
             from sandboxkit.backends.docker._container import gone
 
-            if found or not await engine.call("look for a container", lambda client: gone(client, container)):
+            if (
+                not container
+                or found
+                or not await engine.call("look for a container", lambda client: gone(client, container))
+            ):
                 raise BackendError(
                     f"{container!r} names no container of this library's alone; list_active() gives them"
                 )
@@ -376,6 +380,29 @@ class DockerBackend(SandboxBackend):
         return connected(
             self._settings.engine, endpoint(self._settings.host, self._settings.engine), self._settings.timeout
         )
+
+
+def _active(client: APIClient) -> tuple[ActiveContainer, ...]:
+    rows = client.containers(all=True, filters={"label": LABEL})
+    named = [(row, name.lstrip("/")) for row in rows for name in (row.get("Names") or ())[:1]]
+    return tuple(
+        ActiveContainer(
+            id=row["Id"],
+            name=name,
+            state=row["State"],
+            pid=maker(row["Labels"]),
+            is_left=is_left(row["Labels"], is_running=row["State"] in _RUNNING),
+        )
+        for row, name in named
+        if is_own_name(name)
+    )
+
+
+def _is_meant(row: ActiveContainer, container: str) -> bool:
+    """
+    Whether *container* is its name, its id, or the short form of that.
+    """
+    return container == row.name or (len(container) >= _SHORT_ID and row.id.startswith(container))
 
 
 def _is_no_socket(host: str) -> bool:

@@ -16,6 +16,7 @@ import anyio
 import anyio.abc
 
 from sandboxkit.backends._contract import PIPE, BoxProcess, Sandbox
+from sandboxkit.backends._given import checked_variables, checked_words
 from sandboxkit.backends._journal import Journal
 from sandboxkit.backends._protection import violations
 from sandboxkit.backends.docker import _agent as wire
@@ -32,7 +33,6 @@ from sandboxkit.errors import (
     BackendError,
     BackendUnavailableError,
     BrokerError,
-    CommandError,
     EnforcementError,
     ProgramNotExecutableError,
     ProgramNotFoundError,
@@ -360,13 +360,8 @@ class DockerSandbox(Sandbox):
         return facts.survey.watched if facts.survey and not facts.is_copy else ()
 
     def _invocation(self, argv: Sequence[str], cwd: str | None, environment: Mapping[str, str] | None) -> Invocation:
-        words = tuple(argv)
-        if not words or not words[0]:
-            raise CommandError("it is empty; name a program")
-        if any("\0" in word for word in words):
-            raise CommandError("a word holds a NUL byte, which no program can be given")
-        passed = self._spec.environment.apply(os.environ) if environment is None else environment
-        return Invocation(words, tuple(passed.items()), cwd)
+        passed = self._spec.environment.apply(os.environ) if environment is None else checked_variables(environment)
+        return Invocation(checked_words(argv), tuple(passed.items()), cwd)
 
     def _order(
         self, invocation: Invocation, facts: DockerFacts, timeout: float | None, way: Outlet | None
@@ -398,15 +393,34 @@ class DockerSandbox(Sandbox):
                 raise
         if scope.cancelled_caught:
             await self._ended(up, remote)
-            await up.close()
-            session.forget(remote)
+            await self._given_up(up, remote, Termination.TIMED_OUT)
             return True
+        if failure is None and not remote.is_over:
+            await self._given_up(up, remote, Termination.OUTPUT_LIMIT)
         session.forget(remote)
         if failure is not None:
             await self._tell_apart(up, remote, failure)
         if remote.failure:
             raise _launch_error(self._engine.name, *remote.failure, told)
         return False
+
+    async def _given_up(self, up: _Up, remote: Remote, because: Termination) -> None:
+        """
+        Removes the container of a command that its agent has not ended, and counts it as ended.
+        """
+        if not remote.is_over:
+            remote.end = {"code": None, "signal": _SIGKILL, "ended": because.value}
+        up.session.forget(remote)
+        await up.close()
+
+    async def _end_late(self, up: _Up, remote: Remote) -> None:
+        """
+        Ends a command that its agent has not ended in time.
+        """
+        if self._spec.limits.wall is not None:
+            await anyio.sleep(self._spec.limits.wall + _OUTSIDE_GRACE)
+            if not remote.is_over:
+                await self._given_up(up, remote, Termination.TIMED_OUT)
 
     async def _tell_apart(self, up: _Up, remote: Remote, failure: BaseException) -> None:
         """
@@ -415,8 +429,13 @@ class DockerSandbox(Sandbox):
 
         Raises:
             BackendUnavailableError: The engine went away.
+            BrokerError: The agent said what has no meaning.
         """
         await up.close()
+        if remote.is_over:
+            return
+        if up.session.fault:
+            raise BrokerError(f"{self._engine.name}: {up.session.fault}") from failure
         try:
             await self._engine.call("answer", lambda client: client.ping())
         except BackendUnavailableError:
@@ -491,6 +510,7 @@ class DockerSandbox(Sandbox):
                     pipes.carry(
                         tasks, remote, streams.stdin_fd, {wire.OUT: streams.stdout_fd, wire.ERR: streams.stderr_fd}
                     )
+                    tasks.start_soon(self._end_late, up, remote)
                     streams.close_far_ends()
                     yield process
                 finally:
@@ -587,22 +607,37 @@ class _Kept:
         return self._seen != self._kept
 
     @property
-    def _is_flood(self) -> bool:
+    def is_flood(self) -> bool:
+        """
+        Whether it is so much that the command is ended for it.
+        """
         return max(self._seen.values()) > max(self._keep * _KILL_FACTOR, _KILL_FLOOR)
 
     async def follow(self, session: Session) -> None:
         """
         Takes what comes until the command is over; ends one that writes without end.
         """
-        remote, is_ended = self.remote, False
-        while remote is not None and not remote.is_over:
-            await session.until(lambda: remote.is_over or max(self._due.values()) >= _ACK_BYTES)
-            if self._is_flood and not is_ended:
-                is_ended = True
-                await session.kill(remote, Termination.OUTPUT_LIMIT.value)
-            for kind, due in self._due.items():
-                self._due[kind] = 0
-                await session.taken(remote, kind, due)
+        while not self._is_over and not self.is_flood:
+            await self._next(session)
+        if self.remote is not None and not self._is_over:
+            await session.kill(self.remote, Termination.OUTPUT_LIMIT.value)
+            with anyio.move_on_after(_END_SECONDS):  # else the container has to go
+                while not self._is_over:
+                    await self._next(session)
+
+    @property
+    def _is_over(self) -> bool:
+        return self.remote is None or self.remote.is_over
+
+    async def _next(self, session: Session) -> None:
+        """
+        Takes what comes, so that more may.
+        """
+        await session.until(lambda: self._is_over or max(self._due.values()) >= _ACK_BYTES)
+        for kind, due in self._due.items():
+            self._due[kind] = 0
+            if self.remote is not None:
+                await session.taken(self.remote, kind, due)
 
 
 class _Pipes:

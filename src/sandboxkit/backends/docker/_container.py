@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import threading
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from sandboxkit.backends.docker._alone import turn
+from sandboxkit.backends.docker._labels import new_name
 from sandboxkit.backends.docker._session import Session
 from sandboxkit.errors import BackendUnavailableError, BrokerError, SetupError
 from sandboxkit.process import PipeReader, PipeWriter
@@ -83,7 +83,7 @@ class Container:
             with anyio.fail_after(self._engine.timeout):
                 return await self.session.greet(files, places, program, door=door, is_counted=is_counted)
         except BrokerError as exc:
-            said = self.session.said or "it ended and said nothing"
+            said = self.session.fault or self.session.said or "it ended and said nothing"
             raise SetupError(self._engine.name, f"the agent in the container did not come up: {said}") from exc
         except TimeoutError as exc:
             raise BackendUnavailableError(
@@ -109,9 +109,7 @@ class Container:
             BackendUnavailableError: The engine went away.
         """
         await self._engine.call("wait for a container", lambda client: client.wait(self.ident))
-        found = await self._engine.call("look at a container", lambda client: client.inspect_container(self.ident))
-        state: Mapping[str, Any] = found["State"]
-        return state
+        return await self._engine.call("look at a container", lambda client: _state(client, self.ident))
 
     async def close(self) -> None:
         """
@@ -150,8 +148,13 @@ class _Making:
 
     def carry_out(self, client: APIClient) -> tuple[str, Any]:
         self._is_begun = True
+        name = new_name()
         with self._turn:
-            made = client.create_container_from_config(dict(self._config), f"sandboxkit-{secrets.token_hex(8)}")
+            try:
+                made = client.create_container_from_config(dict(self._config), name)
+            except BaseException:
+                _force_quietly(client, name)  # it may have been made all the same
+                raise
         ident = str(made["Id"])
         try:
             stream = client.attach_socket(ident, _ATTACHED)
@@ -189,6 +192,10 @@ class _Making:
             _force(client, ident)
 
 
+def _state(client: APIClient, ident: str) -> Mapping[str, Any]:
+    return dict(client.inspect_container(ident)["State"])
+
+
 def _close(stream: Any) -> None:
     """
     Closes the SDK's own handles of an attached stream: the stream, the socket below it, and
@@ -199,6 +206,17 @@ def _close(stream: Any) -> None:
         if handle is not None:
             with contextlib.suppress(OSError, ValueError):  # one may have been closed with another
                 handle.close()
+
+
+def _force_quietly(client: APIClient, name: str) -> None:
+    """
+    Removes a container, where there is one and the engine still answers.
+    """
+    import requests
+    from docker import errors
+
+    with contextlib.suppress(errors.DockerException, requests.RequestException, OSError):
+        _force(client, name)
 
 
 def _force(client: APIClient, ident: str) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import platform
+import posixpath
 import sys
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sandboxkit.backends.docker._alone import alone
 from sandboxkit.backends.docker._facts import DockerFacts, Settings
-from sandboxkit.backends.docker._labels import own_labels
+from sandboxkit.backends.docker._labels import new_name, own_labels
 from sandboxkit.backends.docker._words import WORDS, socket_path
 from sandboxkit.errors import BackendUnavailableError, BrokerError
 from sandboxkit.process import interpreter
@@ -31,6 +32,19 @@ __all__ = ["Seen", "look", "own_image"]
 _BOUNDS = {"MemoryLimit": "memory", "SwapLimit": "swap", "CpuCfsQuota": "cpus", "PidsLimit": "processes"}
 _MACHINES = {"arm64": "aarch64", "amd64": "x86_64"}
 _OWN_IMAGE = "sandboxkit-host"
+_OWN_LABELS = {"sandboxkit.image": "1"}
+_SETTINGS = (
+    "Env",
+    "Volumes",
+    "Entrypoint",
+    "Cmd",
+    "OnBuild",
+    "Healthcheck",
+    "User",
+    "WorkingDir",
+    "Labels",
+    "Shell",
+)
 
 
 @dataclass(slots=True)
@@ -40,11 +54,13 @@ class Seen:
 
     Attributes:
         supervisors: What images have, by their ids.
+        volumes: What images declare to be volumes, by their ids.
         podman: What Podman says of itself, by the identity of its socket: it asks the package
             manager about its programs each time.
     """
 
     supervisors: dict[str, Supervisor] = field(default_factory=dict)
+    volumes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     podman: dict[tuple[int, ...], Mapping[str, Any]] = field(default_factory=dict)
 
 
@@ -60,7 +76,7 @@ async def look(engine: Engine, settings: Settings, seen: Seen) -> DockerFacts:
     Raises:
         BackendUnavailableError: There is none, or it lacks what was asked for.
     """
-    facts = _facts(engine, settings, await engine.call("say what it is", lambda client: _info(client, engine, seen)))
+    facts = await engine.call("say what it is", lambda client: _facts(engine, settings, _info(client, engine, seen)))
     _check(facts)
     if settings.image is None:
         try:
@@ -70,7 +86,11 @@ async def look(engine: Engine, settings: Settings, seen: Seen) -> DockerFacts:
     image = await _image(engine, settings)
     supervisors = seen.supervisors
     if image not in supervisors:
-        supervisors[image] = await engine.call("look into the image", lambda client: _supervisor(client, image))
+        supervisors[image] = await engine.call(
+            "look into the image", lambda client: _supervisor(client, image, settings.runtime or "")
+        )
+    if image not in seen.volumes:
+        seen.volumes[image] = await engine.call("look at the image", lambda client: _volumes(client, image))
     if (facts.is_copy or facts.is_remote) and supervisors[image] != "python":
         raise BackendUnavailableError(
             engine.name,
@@ -78,7 +98,8 @@ async def look(engine: Engine, settings: Settings, seen: Seen) -> DockerFacts:
             "engine over a network is supervised by",
             "use an image that has, or workspace='bind' and an engine on a socket of this machine",
         )
-    return _with(facts, image=image, supervisor=supervisors[image], interpreter="")
+    found = _with(facts, image=image, supervisor=supervisors[image], interpreter="")
+    return replace(found, volumes=seen.volumes[image])
 
 
 def _info(client: APIClient, engine: Engine, seen: Seen) -> Mapping[str, Any]:
@@ -92,16 +113,17 @@ def _info(client: APIClient, engine: Engine, seen: Seen) -> Mapping[str, Any]:
     return seen.podman[identity]
 
 
-def _supervisor(client: APIClient, image: str) -> Supervisor:
+def _supervisor(client: APIClient, image: str, runtime: str) -> Supervisor:
     """
-    What the image has to supervise a command with: tried in containers without anything.
+    What the image has to supervise a command with: tried in containers without anything,
+    which are started as those of its boxes will be.
     """
-    if _runs(client, image, ["python3", "-I", "-S", "-c", "import ctypes, json, resource, select"]):
+    if _runs(client, image, runtime, ["python3", "-I", "-S", "-c", "import ctypes, json, resource, select"]):
         return "python"
-    return "sh" if _runs(client, image, ["/bin/sh", "-c", ":"]) else "none"
+    return "sh" if _runs(client, image, runtime, ["/bin/sh", "-c", ":"]) else "none"
 
 
-def _runs(client: APIClient, image: str, words: list[str]) -> bool:
+def _runs(client: APIClient, image: str, runtime: str, words: list[str]) -> bool:
     from docker import errors
 
     config = {
@@ -112,6 +134,8 @@ def _runs(client: APIClient, image: str, words: list[str]) -> bool:
         "Labels": own_labels(),
         "NetworkDisabled": True,
         "HostConfig": {
+            "Runtime": runtime,
+            "LogConfig": {"Type": "none", "Config": {}},
             "NetworkMode": "none",
             "ReadonlyRootfs": True,
             "CapDrop": ["ALL"],
@@ -119,7 +143,7 @@ def _runs(client: APIClient, image: str, words: list[str]) -> bool:
             "PidsLimit": 16,
         },
     }
-    ident = client.create_container_from_config(config)["Id"]
+    ident = client.create_container_from_config(config, new_name())["Id"]
     try:
         client.start(ident)
         return bool(client.wait(ident)["StatusCode"] == 0)
@@ -243,6 +267,11 @@ def _image_id(client: APIClient, name: str) -> str:
         return ""
 
 
+def _volumes(client: APIClient, image: str) -> tuple[str, ...]:
+    found = (client.inspect_image(image).get("Config") or {}).get("Volumes") or {}
+    return tuple(sorted({posixpath.normpath(str(path)) for path in found}))
+
+
 def _pulled(client: APIClient, engine: Engine, name: str) -> str:
     from docker import errors
     from docker.utils import parse_repository_tag
@@ -264,26 +293,14 @@ async def own_image(engine: Engine, links: tuple[tuple[str, str], ...]) -> str:
     The id of an image with nothing in it but *links*: the root of boxes that show the
     host's system. It is made here, from nothing; no registry is asked.
     """
-    import hashlib
-
-    tag = hashlib.sha256(repr(links).encode()).hexdigest()[:16]
-    return await engine.call("make an empty image", lambda client: _own_once(client, f"{_OWN_IMAGE}:{tag}", links))
+    archive = _archive(links)
+    return await engine.call("make an empty image", lambda client: _own_once(client, archive))
 
 
-def _own_once(client: APIClient, name: str, links: tuple[tuple[str, str], ...]) -> str:
-    if found := _image_id(client, name):
-        return found
-    with alone():
-        return _own(client, name, links)
-
-
-def _own(client: APIClient, name: str, links: tuple[tuple[str, str], ...]) -> str:
+def _archive(links: tuple[tuple[str, str], ...]) -> bytes:
     import io
-    import json
     import tarfile
 
-    if found := _image_id(client, name):
-        return found
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for path, text in links:
@@ -294,8 +311,48 @@ def _own(client: APIClient, name: str, links: tuple[tuple[str, str], ...]) -> st
             member = tarfile.TarInfo("etc")
             member.type, member.mode = tarfile.DIRTYPE, 0o755
             archive.addfile(member)
-    repository, _, tag = name.partition(":")
-    said = client.import_image_from_data(buffer.getvalue(), changes=["LABEL sandboxkit.image=1"])
+    return buffer.getvalue()
+
+
+def _own_once(client: APIClient, archive: bytes) -> str:
+    if found := _own_id(client, archive):
+        return found
+    with alone():
+        return _own_id(client, archive) or _own(client, archive)
+
+
+def _own_id(client: APIClient, archive: bytes) -> str:
+    """
+    The id of the image that was made of *archive*; empty where there is none. What came to
+    the engine under its name and holds something else, or settings of its own, is none.
+    """
+    from docker import errors
+
+    try:
+        found = client.inspect_image(":".join(_own_name(archive)))
+    except errors.NotFound:
+        return ""
+    layers = (found.get("RootFS") or {}).get("Layers")
+    settings = {key: text for key, text in (found.get("Config") or {}).items() if text and key in _SETTINGS}
+    is_own = layers == [f"sha256:{_digest(archive)}"] and settings == {"Labels": _OWN_LABELS}
+    return str(found["Id"]) if is_own else ""
+
+
+def _digest(archive: bytes) -> str:
+    import hashlib
+
+    return hashlib.sha256(archive).hexdigest()
+
+
+def _own_name(archive: bytes) -> tuple[str, str]:
+    return _OWN_IMAGE, _digest(archive)[:16]
+
+
+def _own(client: APIClient, archive: bytes) -> str:
+    import json
+
+    changes = ["LABEL " + "=".join(row) for row in _OWN_LABELS.items()]
+    said = client.import_image_from_data(archive, changes=changes)
     made = str(json.loads(said.splitlines()[-1])["status"])
-    client.tag(made, repository, tag)
+    client.tag(made, *_own_name(archive))
     return made

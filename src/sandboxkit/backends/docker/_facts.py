@@ -76,6 +76,8 @@ class DockerFacts(Facts):
         image: The image's id; empty where it has none yet, or makes the host's own.
         interpreter: The Python that supervises a box on the host's own system.
         supervisor: What supervises a command inside the container.
+        volumes: Directories that the image declares to be volumes. The engine would make each a
+            writable directory of its own disk, without a bound.
         has_proxy: Whether the egress proxy can be used: the extra `egress` is installed.
         survey: The host as one spec needs it, or None where no spec was given.
         places: (device, inode) of what is bound, by path.
@@ -99,6 +101,7 @@ class DockerFacts(Facts):
     image: str = ""
     interpreter: str = ""
     supervisor: Supervisor = "python"
+    volumes: tuple[str, ...] = ()
     has_proxy: bool = False
     survey: Survey | None = None
     places: Mapping[str, tuple[int, int]] | None = None

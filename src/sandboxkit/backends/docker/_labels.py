@@ -6,20 +6,24 @@ from __future__ import annotations
 
 import os
 import platform
+import re
+import secrets
 import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["LABEL", "Owner", "is_left", "maker", "own_labels"]
+__all__ = ["LABEL", "Owner", "is_left", "is_own_name", "maker", "new_name", "own_labels"]
 
 LABEL = "sandboxkit.box"
 _OWNER = "sandboxkit.owner"
 _MACHINE = "sandboxkit.machine"
+_PID: Final = re.compile("[0-9]{1,10}")
+_NAME: Final = re.compile("sandboxkit-[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +57,38 @@ class Owner:
         """
         boot, _, rest = text.partition("/")
         pid, _, started = rest.partition("/")
-        return cls(boot, int(pid), started) if pid.isdigit() else None
+        return cls(boot, int(pid), started) if _PID.fullmatch(pid) else None
 
     def __str__(self) -> str:
         return f"{self.boot}/{self.pid}/{self.started}"
 
-    def is_gone(self) -> bool:
+    def is_gone(self, *, is_running: bool) -> bool:
         """
         Whether it has ended, for an owner of this machine.
+
+        Args:
+            is_running: Whether its container runs. Copies of one machine have one id and,
+                often, one name; what tells them apart is the boot. None of an earlier boot's
+                containers runs: their input has ended.
         """
-        return self.boot != _boot() or _started(self.pid) != self.started
+        if self.boot != _boot():
+            return not is_running
+        return _started(self.pid) != self.started
+
+
+def new_name() -> str:
+    """
+    A name for a container. A container has the labels of its image as well, so these alone do
+    not say whose it is.
+    """
+    return f"sandboxkit-{secrets.token_hex(8)}"
+
+
+def is_own_name(name: str) -> bool:
+    """
+    Whether *name* is one of those.
+    """
+    return _NAME.fullmatch(name) is not None
 
 
 def own_labels() -> dict[str, str]:
@@ -72,7 +98,7 @@ def own_labels() -> dict[str, str]:
     return {LABEL: "1", _OWNER: str(Owner.current()), _MACHINE: _machine()}
 
 
-def is_left(labels: Mapping[str, str]) -> bool:
+def is_left(labels: Mapping[str, str], *, is_running: bool) -> bool:
     """
     Whether a container was made by this library, on this machine, by a process that has
     ended. One of another machine's is never taken for left: whether its owner lives cannot be
@@ -81,7 +107,7 @@ def is_left(labels: Mapping[str, str]) -> bool:
     if labels.get(LABEL) != "1" or labels.get(_MACHINE) != _machine():
         return False
     owner = Owner.parse(labels.get(_OWNER, ""))
-    return owner is not None and owner.is_gone()
+    return owner is not None and owner.is_gone(is_running=is_running)
 
 
 def maker(labels: Mapping[str, str]) -> int | None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from sandboxkit.backends._contract import Sandbox
+from sandboxkit.backends._given import checked_variables, checked_words
 from sandboxkit.backends._journal import Journal
 from sandboxkit.backends._protection import violations
 from sandboxkit.backends.docker._container import Container
@@ -22,8 +23,9 @@ from sandboxkit.backends.docker._enforcement import enforcement
 from sandboxkit.backends.docker._labels import own_labels
 from sandboxkit.backends.docker._plan import container, order
 from sandboxkit.backends.docker._readback import held, misplaced, too_many_cpus
+from sandboxkit.backends.docker._replies import checked_report
 from sandboxkit.backends.docker._scratch import make_ways
-from sandboxkit.errors import BackendError, BackendUnavailableError, CommandError, EnforcementError, SetupError
+from sandboxkit.errors import BackendError, BackendUnavailableError, BrokerError, EnforcementError, SetupError
 from sandboxkit.model import Control, ExecResult, Grade, Invocation, Termination
 
 if TYPE_CHECKING:
@@ -143,7 +145,12 @@ class PlainSandbox(Sandbox):
         result = await self.run(["/bin/sh", "-c", _REPORT, "sh", *paths], timeout=self._engine.timeout, environment={})
         if not result.ok:
             raise SetupError(self._engine.name, f"what is in force could not be read: {result.text('stderr')[-300:]}")
-        report = _parsed(result.text())
+        try:
+            report = checked_report(_parsed(result.text()), len(paths))
+        except ValueError as exc:
+            raise SetupError(
+                self._engine.name, f"what is in force could not be read: {exc}; use an image whose /bin/sh is known"
+            ) from exc
         if wrong := misplaced(self._facts, paths, report):
             raise SetupError(self._engine.name, f"{', '.join(map(repr, wrong))}: the engine sees something else there")
         if wrong_number := too_many_cpus(self._facts, report):
@@ -177,14 +184,13 @@ class PlainSandbox(Sandbox):
             raise BackendError(
                 f"{self._engine.name} cannot discard what a command writes to a bound directory; use another backend"
             )
-        if not argv or not argv[0]:
-            raise CommandError("it is empty; name a program")
+        words, variables = checked_words(argv), self._passed(environment)
         facts = self._facts.surveyed(self._spec)
         bound = self._spec.timeout(timeout)
         watched = facts.survey.watched if facts.survey else ()
         journal = Journal(watched)
         try:
-            config = self._config(Invocation(tuple(argv), self._passed(environment), cwd), facts, bound)
+            config = self._config(Invocation(words, variables, cwd), facts, bound)
             ended = await self._followed(config, stdin or b"", bound)
         finally:
             found = violations(watched)
@@ -198,7 +204,8 @@ class PlainSandbox(Sandbox):
         )
 
     def _passed(self, environment: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
-        return tuple((self._spec.environment.apply(os.environ) if environment is None else environment).items())
+        passed = self._spec.environment.apply(os.environ) if environment is None else checked_variables(environment)
+        return tuple(passed.items())
 
     def _config(self, invocation: Invocation, facts: DockerFacts, bound: float | None) -> dict[str, Any]:
         told = order(invocation, self._spec, facts, bound)
@@ -226,6 +233,8 @@ class PlainSandbox(Sandbox):
                     tasks.start_soon(made.feed, stdin)
                     await made.session.follow(kept.put)
                     tasks.cancel_scope.cancel()
+            if made.session.fault:
+                raise BrokerError(f"{self._engine.name}: {made.session.fault}")
             state = {} if scope.cancelled_caught or kept.is_flood else await made.state()
         finally:
             await made.close()

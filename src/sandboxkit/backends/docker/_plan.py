@@ -156,6 +156,7 @@ def box_mounts(spec: SandboxSpec, facts: DockerFacts, scratch: str = "") -> tupl
         for path, node in sorted(tree.nodes.items(), key=lambda item: depth(item[0]))
         if not (copied and _is_within_copy(path, spec, tree))
     ]
+    steps += [_in_memory(path, spec, _SHARED_MODE) for path in facts.volumes if path not in tree.nodes]
     if spec.network.mode == "listed":
         steps.append(Mount("ro-bind", DOOR, f"{scratch}/{DOOR_FILE}"))
     if spec.network.intercepts:
@@ -174,20 +175,22 @@ def _is_within_copy(path: str, spec: SandboxSpec, tree: Tree) -> bool:
 def _mount(
     path: str, node: Node, tree: Tree, spec: SandboxSpec, survey: Survey, scratch: str, *, copied: bool
 ) -> Mount:
-    size = spec.filesystem.tmp_bytes
-    inodes = max(_FEWEST_INODES, size // _BYTES_PER_INODE)
     if copied and node in (Node.READ, Node.WRITE) and path in tree.named:
-        return Mount("tmpfs", path, size=size, inodes=inodes, perms=_PRIVATE_MODE)
+        return _in_memory(path, spec, _PRIVATE_MODE)
     match node:
         case Node.READ:
             return Mount("ro-bind", path, path)
         case Node.WRITE:
             return Mount("bind", path, path)
         case Node.PRIVATE:
-            mode = _PRIVATE_MODE if path == survey.box_home else _SHARED_MODE
-            return Mount("tmpfs", path, size=size, inodes=inodes, perms=mode)
+            return _in_memory(path, spec, _PRIVATE_MODE if path == survey.box_home else _SHARED_MODE)
         case Node.HIDDEN:
             return Mount("ro-bind", path, hidden_source(path, tree, survey, scratch))
+
+
+def _in_memory(path: str, spec: SandboxSpec, mode: int) -> Mount:
+    size = spec.filesystem.tmp_bytes
+    return Mount("tmpfs", path, size=size, inodes=max(_FEWEST_INODES, size // _BYTES_PER_INODE), perms=mode)
 
 
 def hidden_source(path: str, tree: Tree, survey: Survey, scratch: str) -> str:
@@ -326,7 +329,8 @@ def _mounted(steps: tuple[Mount, ...], survey: Survey, facts: DockerFacts) -> di
             *(f"{path!r} cannot be told to podman: it holds ':', or that and ','; use another" for path in wrong)
         )
     # Podman's own is without a size, and what the root's being read-only leaves to be written.
-    in_memory.setdefault("/run", f"size={_RUN_BYTES},mode=555,nosuid,nodev,noexec,notmpcopyup")
+    if all(step.target != "/run" for step in steps):
+        in_memory["/run"] = f"size={_RUN_BYTES},mode=555,nosuid,nodev,noexec,notmpcopyup"
     return {
         "Mounts": [_bind(step, facts) for step in binds if not _is_listed(step)],
         "Binds": [_listed(step) for step in binds if _is_listed(step)],

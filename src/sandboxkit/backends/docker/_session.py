@@ -20,6 +20,7 @@ import anyio
 
 from sandboxkit.backends._proxied import PROXY_PORT
 from sandboxkit.backends.docker import _agent as wire
+from sandboxkit.backends.docker import _replies as replies
 from sandboxkit.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ _FRAME = 1 << 15
 _LAST_WORDS = 4000
 _PORTS: Final = range(PROXY_PORT, PROXY_PORT + 256)
 """Each command that runs at one time has a proxy of its own; this many can."""
+_GONE = "the container ended, or the engine went away, during the run"
 
 
 class Remote:
@@ -58,6 +60,7 @@ class Remote:
         self.failure: tuple[str, int, str] | None = None
         self.end: Mapping[str, Any] | None = None
         self.room = wire.WINDOW
+        self.untaken = {wire.OUT: 0, wire.ERR: 0}
         self.started = time.monotonic()
 
     @property
@@ -75,6 +78,11 @@ class Session:
     Args:
         reader: What comes from the engine.
         writer: What goes to it.
+
+    Attributes:
+        report: What is in force in it, once that was said.
+        is_lost: Whether nothing more comes of it.
+        fault: What was said there that is not of the agreed form; empty for nothing.
     """
 
     def __init__(self, reader: PipeReader | TlsStream, writer: PipeWriter | TlsStream) -> None:
@@ -90,8 +98,10 @@ class Session:
         self._commands: dict[int, Remote] = {}
         self._listeners: dict[int, Mapping[str, Any]] = {}
         self._last = 0
+        self._places = 0
         self.report: Mapping[str, Any] | None = None
         self.is_lost = False
+        self.fault = ""
 
     @property
     def said(self) -> str:
@@ -130,6 +140,7 @@ class Session:
             "filter": base64.b64encode(program).decode(),
             "is_counted": is_counted,
         }
+        self._places = len(places)
         await self._send(wire.HELLO, 0, json.dumps(hello).encode())
         await self.until(lambda: self.report is not None)
         return self.report or {}
@@ -184,6 +195,7 @@ class Session:
         """
         Lets the command write *count* more bytes to one of its streams.
         """
+        remote.untaken[kind] -= count
         if count and not remote.is_over:
             await self._send(wire.ACK, remote.ident, bytes([kind]) + struct.pack("!I", count))
 
@@ -204,11 +216,11 @@ class Session:
         Reads until *is_true*.
 
         Raises:
-            BrokerError: The stream has ended: the container is gone.
+            BrokerError: The stream has ended: the container is gone, or said what has no meaning.
         """
         while not is_true():
             if self.is_lost:
-                raise BrokerError("the container ended, or the engine went away, during the run")
+                raise BrokerError(self.fault or _GONE)
             await self._read()
 
     async def follow(self, put: Callable[[int, bytes], bool]) -> None:
@@ -220,6 +232,9 @@ class Session:
         while is_wanted:
             try:
                 is_wanted = self._split(await self._reader.receive())
+            except ValueError as exc:
+                self._break(exc)
+                return
             except (anyio.EndOfStream, anyio.ClosedResourceError, OSError):
                 return
 
@@ -311,8 +326,18 @@ class Session:
             await self._read()
 
     def _take(self, data: bytes) -> None:
-        self._split(data)
-        self._read_frames()
+        try:
+            self._split(data)
+            self._read_frames()
+        except ValueError as exc:
+            self._break(exc)
+
+    def _break(self, exc: ValueError) -> None:
+        self.fault = (
+            f"the first process of the container broke the rules of the stream to it ({exc}), so the container was ended; "
+            "use an image whose python3 is known"
+        )
+        self.close()
 
     def _hold(self, stream: int, content: bytes) -> bool:
         if stream == _STDERR:
@@ -332,6 +357,7 @@ class Session:
         is_wanted = True
         while len(self._raw) >= _ENGINE_HEAD.size:
             stream, length = _ENGINE_HEAD.unpack_from(self._raw)
+            _check_length(length)
             if len(self._raw) < _ENGINE_HEAD.size + length:
                 break
             content = bytes(self._raw[_ENGINE_HEAD.size : _ENGINE_HEAD.size + length])
@@ -342,6 +368,7 @@ class Session:
     def _read_frames(self) -> None:
         while len(self._frames) >= wire.HEAD.size:
             kind, ident, length = wire.HEAD.unpack_from(self._frames)
+            _check_length(length)
             if len(self._frames) < wire.HEAD.size + length:
                 return
             content = bytes(self._frames[wire.HEAD.size : wire.HEAD.size + length])
@@ -349,23 +376,41 @@ class Session:
             self._hear(kind, ident, content)
 
     def _hear(self, kind: int, ident: int, content: bytes) -> None:
+        """
+        Raises:
+            ValueError: It is nothing that may be said.
+        """
         if kind == wire.READY:
-            self.report = json.loads(content)
+            self.report = self.report or replies.report(content, self._places)
             return
         if ident in self._listeners:
-            self._listeners[ident] = json.loads(content)
+            self._listeners[ident] = replies.listener(content)
             return
         remote = self._commands.get(ident)
-        if remote is None:
+        if remote is None or remote.is_over:
             return
         if kind in (wire.OUT, wire.ERR):
-            remote.on_output(kind, content)
+            self._put_out(remote, kind, content)
         elif kind == wire.STARTED:
             remote.is_started = True
         elif kind == wire.TAKEN:
-            remote.room += struct.unpack("!I", content)[0]
+            remote.room += replies.count(content)
         elif kind == wire.END:
-            remote.end = json.loads(content)
+            remote.end = replies.end(content)
         elif kind == wire.FAILED:
-            said = json.loads(content)
-            remote.failure = (said["step"], said["errno"], said.get("interpreter", ""))
+            remote.failure = replies.failure(content)
+
+    def _put_out(self, remote: Remote, kind: int, content: bytes) -> None:
+        """
+        Hands on what a command wrote, no more of it than the agent may have under way: it is
+        kept in memory until somebody takes it.
+        """
+        remote.untaken[kind] += len(content)
+        if remote.untaken[kind] > wire.WINDOW:
+            raise ValueError("it sends more of a command's output than it may")
+        remote.on_output(kind, content)
+
+
+def _check_length(length: int) -> None:
+    if length > replies.MOST_BYTES:
+        raise ValueError(f"a frame of {length} bytes")

@@ -7,6 +7,7 @@ this speaks through that socket, and waits as the other streams do.
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 
 import anyio
@@ -72,7 +73,9 @@ class TlsStream:
 
     def close(self) -> None:
         """
-        Closes both directions now; nobody may wait for either any more.
+        Closes both directions now, and wakes whoever waits for either.
         """
         self._is_closed = True
+        with contextlib.suppress(anyio.NoEventLoopError):
+            anyio.notify_closing(self._connection)
         self._connection.close()

@@ -1,0 +1,85 @@
+"""
+Sockets of services that make whoever reaches them root are denied also in a directory that a
+spec names: a connection takes no network, and no right to write.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sandboxkit.backends._layouts import layouts
+from sandboxkit.testing.conformance._acts import importable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.requires("bubblewrap"), pytest.mark.timeout(120)]
+
+SOCKETS = ("/run/docker.sock", "/run/podman/podman.sock")
+OTHER = "/run/other.sock"
+CONNECT = """
+import json, socket, sys
+found = {}
+for path in sys.argv[1:]:
+    with socket.socket(socket.AF_UNIX) as end:
+        try:
+            end.connect(path)
+            found[path] = "connected"
+        except OSError as error:
+            found[path] = error.strerror
+print(json.dumps(found))
+"""
+PROGRAM = f"""
+import contextlib, json, os, socket, subprocess, sys
+import anyio
+from sandboxkit.backends.bubblewrap import BubblewrapBackend
+from sandboxkit.model import FilesystemPolicy, SandboxSpec
+
+paths, code = sys.argv[2:], {CONNECT!r}
+ends = contextlib.ExitStack()
+for path in paths:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    server = ends.enter_context(socket.socket(socket.AF_UNIX))
+    server.bind(path)
+    os.chmod(path, 0o666)
+    server.listen()
+
+async def main():
+    specs = [
+        SandboxSpec(filesystem=FilesystemPolicy(base="system", read=("/run",))),
+        SandboxSpec.workspace_write(sys.argv[1]),
+    ]
+    found = [json.loads(subprocess.check_output([sys.executable, "-c", code, *paths]))]
+    for spec in specs:
+        async with BubblewrapBackend().open(spec) as box:
+            result = await box.run(["/usr/bin/python3", "-c", code, *paths])
+            found.append(json.loads(result.check().stdout))
+            found.append((await box.run(["ls", "-A", "/run"])).text().split())
+    print(json.dumps(found))
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="not applicable: only root can mount a /run of its own")
+def test_an_engines_socket_is_not_reached_in_a_directory_that_is_shown(tmp_path: Path) -> None:
+    assert set(SOCKETS) < set(layouts().denied_system)
+    if not os.access("/usr/bin/python3", os.X_OK) or shutil.which("unshare") is None:
+        pytest.skip("not applicable: there is no /usr/bin/python3 or no unshare(1)")
+    private = 'mount -t tmpfs tmpfs /run && exec "$@"'
+    words = [sys.executable, "-c", PROGRAM, str(tmp_path), *SOCKETS, OTHER]
+    argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", private, "sh", *words]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=importable())
+    assert done.returncode == 0, done.stderr
+    outside, shown, _, hidden, listed = json.loads(done.stdout)
+    assert set(outside.values()) == {"connected"}
+    assert shown == {**dict.fromkeys(SOCKETS, "Permission denied"), OTHER: "connected"}
+    assert set(hidden.values()) == {"No such file or directory"}
+    assert listed == [], "a /run of the box's own has nothing to be held"
