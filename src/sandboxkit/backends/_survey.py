@@ -397,7 +397,8 @@ def _denied(home: str, who: Identity, tree: Mapping[str, Access]) -> tuple[str, 
     elsewhere = [
         path
         for path in layouts().denied_system
-        if access_of(path, tree) > Access.UNLISTED or (_is_of_system(path) and _may_read(who, path))
+        if is_there(path)
+        and (access_of(path, tree) > Access.UNLISTED or (_is_of_system(path) and _may_read(who, path)))
     ]
     return _existing((*elsewhere, *_below(home)[1]))
 

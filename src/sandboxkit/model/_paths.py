@@ -6,7 +6,6 @@ Pure and lexical: symbolic links are the box's business.
 
 from __future__ import annotations
 
-import posixpath
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -44,7 +43,7 @@ def access_of(path: str, tree: Mapping[str, Access]) -> Access:
     while path not in tree:
         if path == "/":
             return Access.UNLISTED
-        path = posixpath.dirname(path)
+        path = path[: path.rindex("/")] or "/"
     return tree[path]
 
 
