@@ -17,7 +17,7 @@ from sandboxkit.backends._given import checked_variables, checked_words
 from sandboxkit.backends._host import look
 from sandboxkit.backends._journal import Journal
 from sandboxkit.backends._outward import Outward
-from sandboxkit.backends._protection import new_repositories, violations
+from sandboxkit.backends._protection import changed_among, new_repositories, violations
 from sandboxkit.backends._remembered import forget
 from sandboxkit.errors import BackendError, SetupError, SpecError
 from sandboxkit.model import Control, ControlState, Enforcement, ExecResult, Grade, Invocation, Termination, Violation
@@ -182,7 +182,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
             raise BackendError("this box is closed; open another for more commands")
         if self._is_fresh:
             self._is_fresh = False
-            if all(place.change() is None for place in self._mechanism.watched(self._facts)):
+            if not any(changed_among(self._mechanism.watched(self._facts))):
                 return self  # else the caller has made one since the box was opened
         facts = self._mechanism.look(self._facts, self._spec)
         return LaunchedSandbox(self._mechanism, self._spec, facts, outward=self._outward)

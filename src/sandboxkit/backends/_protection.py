@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
-from sandboxkit.backends._exists import mode_of
+from sandboxkit.backends._exists import may_hold, mode_of, names_in
 from sandboxkit.backends._layouts import layouts
 from sandboxkit.backends._new_repository import is_as_git_init_makes
 from sandboxkit.backends._quarantine import Quarantine, quarantine_place, readmit
@@ -23,10 +23,20 @@ from sandboxkit.model import Access, Violation, Walk, access_of, has_wildcard, i
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
 
     from sandboxkit.model import SandboxSpec
 
-__all__ = ["MAX_MOUNT_POINTS", "Protection", "Watched", "new_repositories", "protection", "state", "violations"]
+__all__ = [
+    "MAX_MOUNT_POINTS",
+    "Protection",
+    "Watched",
+    "changed_among",
+    "new_repositories",
+    "protection",
+    "state",
+    "violations",
+]
 
 MAX_MOUNT_POINTS = 120
 """
@@ -53,14 +63,19 @@ class Watched:
     link: str | None = None
     state: tuple[tuple[str, int, int], ...] = ()
 
-    def change(self) -> str | None:
+    def change(self, names: AbstractSet[str] | None = None) -> str | None:
         """
         What a run made here: the path, or the symbolic link that now stands on the way to
         it; None where all is as it was.
+
+        Args:
+            names: What `names_in` says of the root.
         """
         if self.state:
             return self.path if state(self.path) != self.state else None
         place = self.root.rstrip("/")
+        if self.link is None and not may_hold(names, self.path[len(place) + 1 :]):
+            return None
         for component in self.path[len(place) + 1 :].split("/"):
             place = f"{place}/{component}"
             try:
@@ -148,8 +163,9 @@ def protection(spec: SandboxSpec) -> Protection:
 
 def _at_top(root: str, protect: Iterable[str], tree: Mapping[str, Access], found: Protection) -> None:
     seen: dict[str, int | None] = {}
+    names = names_in(root or "/")
     for group, path in _names(root, protect):
-        link = _first_link(root, path, seen)
+        link = _first_link(root, path, seen) if may_hold(names, path[len(root) + 1 :]) else None
         if link and group == "git":
             raise SpecError(
                 f"{link!r} is a symbolic link where a box must keep a file in place; "
@@ -332,13 +348,25 @@ def _mode_behind(path: str) -> int | None:
         return None
 
 
+def changed_among(watched: Iterable[Watched]) -> Iterator[tuple[Watched, str]]:
+    """
+    Each path of *watched* that is not as it was, with what `Watched.change` says.
+    """
+    listed: dict[str, AbstractSet[str] | None] = {}
+    for place in watched:
+        if place.root not in listed:
+            listed[place.root] = names_in(place.root or "/")
+        if (change := place.change(listed[place.root])) is not None:
+            yield place, change
+
+
 def violations(watched: Iterable[Watched]) -> tuple[Violation, ...]:
     """
     One for each path of *watched* that a run made or changed. What stands there is moved
     to a quarantine, and a symbolic link that stood there before is put back. A new
     repository that is as `git init` makes one stays, and is none.
     """
-    found = list(_left((place, change) for place in watched if (change := place.change()) is not None))
+    found = list(_left(changed_among(watched)))
     # What stood there before is the user's own: it is not moved.
     kept = tuple(Violation("protected-path-changed", place.path, _WHY) for place, _ in found if place.state)
     changed = [(place, change) for place, change in found if not place.state]

