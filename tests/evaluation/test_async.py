@@ -248,3 +248,43 @@ def test_a_coroutine_gives_no_way_to_the_loop() -> None:
         return None
 
     asyncio.run(inside())
+
+
+async def test_a_function_may_let_others_run_as_asyncio_does_it() -> None:
+    async def gives_way(value: int) -> int:
+        for _ in range(3):
+            await asyncio.sleep(0)  # a bare yield, which trio takes for a mistake
+        await anyio.sleep(0.001)
+        return value
+
+    async def counted(n: int) -> AsyncIterator[int]:
+        for number in range(n):
+            await asyncio.sleep(0)
+            yield number
+
+    body = "return [await gives_way(7), [n async for n in counted(3)]]"
+    assert await sk.safe_eval_async(body, {"gives_way": gives_way, "counted": counted}, timeout=10) == [7, [0, 1, 2]]
+
+
+async def test_one_that_only_lets_others_run_ends_at_the_deadline() -> None:
+    ended = []
+
+    async def goes_round() -> None:
+        try:
+            while True:
+                await asyncio.sleep(0)
+        finally:
+            ended.append("it was cancelled")
+
+    with pytest.raises(sk.SafeEvalTimeoutError):
+        await sk.safe_eval_async("await goes_round()", {"goes_round": goes_round}, timeout=0.3)
+    assert ended == ["it was cancelled"]
+
+
+async def test_what_raises_where_it_let_others_run_is_seen() -> None:
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise KeyError("a")
+
+    body = "try:\n    await fails()\nexcept RuntimeError as e:\n    return str(e)"
+    assert await sk.safe_eval_async(body, {"fails": fails}, timeout=10) == "fails raised KeyError"

@@ -19,6 +19,7 @@ import anyio.to_thread
 
 from sandboxkit.confine import ABI, landlock_rules, narrow_filters
 from sandboxkit.errors import BackendUnavailableError, MissingExtraError, SetupError
+from sandboxkit.evaluation._awaited import Awaited
 from sandboxkit.evaluation._interrupt import Interrupted, done_by
 from sandboxkit.model import Control, ControlState, Enforcement, Grade
 from sandboxkit.process import Zygote
@@ -428,7 +429,7 @@ async def called_async(step: Call, dialogue: Dialogue) -> tuple[bool, Any]:
     if not step.is_async:
         return called(step, dialogue)
     try:
-        return True, await step.function(*step.arguments, **step.named)
+        return True, await Awaited(step.function(*step.arguments, **step.named))
     except (Exception, StopAsyncIteration) as exc:  # noqa: BLE001 - the caller's function; the snippet is told its type
         return False, exc
 
