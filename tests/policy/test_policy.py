@@ -236,3 +236,17 @@ def test_the_policy_of_the_process(tmp_path: Path) -> None:
         assert initialize_exec_policy(user=path) is get_exec_policy() is not own
     finally:
         initialize_exec_policy()
+
+
+@pytest.mark.parametrize("command", ["ls", ["ls"], "ls; ls"])
+def test_a_failure_while_it_decides_is_a_denial(monkeypatch: pytest.MonkeyPatch, command: str | list[str]) -> None:
+    def fail(*args: object) -> None:
+        raise IndexError("list index out of range")
+
+    monkeypatch.setattr("sandboxkit.policy._memo.decide", fail)
+    policy = ExecPolicy.default()
+    found = policy.evaluate(command)
+    assert found.action is PolicyAction.DENY
+    assert "the policy failed (IndexError: list index out of range)" in found.reason
+    monkeypatch.undo()
+    assert policy.is_allowed(command)  # it is not remembered

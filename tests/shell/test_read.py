@@ -239,6 +239,11 @@ SPANS = [
     ("echo a | sh", ["echo a", "sh", "sh"]),
     ("x=$(a); b", ["x=$(a)", "a", "b"]),
     ("! a; time b", ["a", "time b", "b"]),
+    ("sudo a 1&b", ["sudo a 1", "a 1", "b"]),
+    ("sudo a 1 2&>f&b", ["sudo a 1 2&>f", "a 1 2&>f", "b"]),
+    ("A=1 sudo 2>>f 'a b'c 1 \"d\"* 3>&1|b", ["A=1 sudo 2>>f 'a b'c 1 \"d\"* 3>&1", "'a b'c 1 \"d\"* 3>&1", "b"]),
+    ("A=1 sudo 2>>f a 1 *.c 3>&1|b", ["A=1 sudo 2>>f a 1 *.c 3>&1", "a 1 *.c 3>&1", "b"]),
+    ("timeout 1&x & timeout 1 2&y", ["timeout 1", "x", "timeout 1 2", "2", "y"]),
 ]
 
 

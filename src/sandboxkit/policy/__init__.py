@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sandboxkit.policy._rule import PolicyRule, RuleConstraints
     from sandboxkit.policy._schema import rules_schema
     from sandboxkit.policy._shared import get_exec_policy, initialize_exec_policy
+    from sandboxkit.policy._undecided import failed, undecided
 
 __all__ = [
     "ExecPolicy",
@@ -24,9 +25,11 @@ __all__ = [
     "PolicyRule",
     "RuleConstraints",
     "diagnostic",
+    "failed",
     "get_exec_policy",
     "initialize_exec_policy",
     "rules_schema",
+    "undecided",
 ]
 
 __getattr__ = lazy(
@@ -43,6 +46,10 @@ __getattr__ = lazy(
         "_shared": (
             "get_exec_policy",
             "initialize_exec_policy",
+        ),
+        "_undecided": (
+            "failed",
+            "undecided",
         ),
     },
 )

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Self, final
 
 from pydantic import ValidationError
 
-from sandboxkit.errors import PolicyError, RuleNotFoundError
+from sandboxkit.errors import PolicyError, RuleNotFoundError, SandboxError
 from sandboxkit.model import EvaluationContext, Level, PolicyAction, PolicyEvaluation
 from sandboxkit.policy._builtin import builtin_floor, builtin_layer
 from sandboxkit.policy._layer import Layer, RuleSet
 from sandboxkit.policy._memo import Memo
 from sandboxkit.policy._rule import PolicyRule
 from sandboxkit.policy._rule_source import RuleSource
+from sandboxkit.policy._undecided import failed, undecided
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,7 +133,7 @@ class ExecPolicy:
 
         Every program it would start is decided by itself; the strictest counts. Text of
         which it is not certain what it means is at least `ask`, and text that is too
-        long to be read is denied.
+        long to be read is denied, as is one over which the policy itself fails.
 
         Args:
             command: Text as for bash, or a list of words, which no shell reads.
@@ -146,7 +147,12 @@ class ExecPolicy:
         memo, rules = self._memo, self._rules
         if not memo.is_for(rules, context):
             memo = self._memo = Memo(rules, context)
-        return memo.evaluation(command)
+        try:
+            return memo.evaluation(command)
+        except SandboxError:
+            raise
+        except Exception as exc:  # noqa: BLE001 - fail closed, whatever it is
+            return undecided(command if isinstance(command, str) else tuple(command), failed(exc))
 
     def is_allowed(self, command: str | Sequence[str], *, context: EvaluationContext | None = None) -> bool:
         """

@@ -30,16 +30,14 @@ from sandboxkit.model import (
     Advice,
     ApprovalOffer,
     ApprovalRequest,
-    Command,
     EvaluationContext,
     ExecResult,
     Invocation,
     PolicyAction,
     PolicyEvaluation,
     RouteResult,
-    SimpleCommand,
 )
-from sandboxkit.policy import ExecPolicy, get_exec_policy
+from sandboxkit.policy import ExecPolicy, failed, get_exec_policy, undecided
 from sandboxkit.router._direct import ENFORCEMENT, Direct, find_program, trusted_program
 from sandboxkit.router._explanation import Explanation
 from sandboxkit.router._record import Record
@@ -449,10 +447,10 @@ class AutoSandboxRouter:
         except SandboxError:
             raise
         except Exception as exc:  # noqa: BLE001 - fail closed, whatever it is
-            return _undecided(command, f"the policy failed ({type(exc).__name__}: {exc})")
+            return undecided(command, failed(exc))
         if isinstance(found, PolicyEvaluation) and isinstance(found.action, PolicyAction):
             return found
-        return _undecided(command, f"the policy answered with {type(found).__name__}")
+        return undecided(command, f"the policy answered with {type(found).__name__}")
 
     def _protected_files(self) -> tuple[str, ...]:
         """
@@ -530,15 +528,6 @@ def _unsandboxed(task: _Task) -> _Unboxed:
 def _unboxed(task: _Task, argv: tuple[str, ...], mode: Literal["direct", "unsandboxed"]) -> _Unboxed:
     direct = Direct.of(argv, environment=task.environment(), cwd=task.request.cwd, limits=task.spec.limits)
     return _Unboxed(direct, task, mode)
-
-
-def _undecided(command: str | tuple[str, ...], why: str) -> PolicyEvaluation:
-    reason = f"denied: {why}, so nothing is allowed"
-    if isinstance(command, str):
-        return PolicyEvaluation(PolicyAction.DENY, reason, Command(command, (), opaque=why))
-    return PolicyEvaluation(
-        PolicyAction.DENY, reason, Command(None, (SimpleCommand(command),), opaque=why, argv=command)
-    )
 
 
 def _home(environ: Mapping[str, str]) -> str | None:

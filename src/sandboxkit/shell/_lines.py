@@ -37,10 +37,9 @@ _TOKEN = re.compile(
 )
 _AFTER_WORD = frozenset(("", *" \t;&|\n<>"))
 _AFTER_FILE = frozenset(("", *" \t;&|\n"))
-_ANY = rf"(?:[~*?{_SAFE}]+|'[^']*'|\"[^\"$`\\!]*\")+"
-_ONE = re.compile(rf"[ \t]*(?:[0-9]?[<>&|]+[ \t]*{_ANY}|(?P<word>{_ANY}))")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _WILDCARD = re.compile(r"[*?]")
+_ONE = re.compile(r"[^ \t]+")
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 _NOT_HERE = (RESERVED | BUILTINS) - {"cd"}
 _MAX_PIECES = 200
@@ -157,13 +156,12 @@ class Piece:
     def _starts(self, text: str) -> list[int]:
         found: list[int] = []
         at = self.start
-        while at < self.end:
-            token = _ONE.match(text, at)
-            if token is None:
-                break
-            if token["word"]:
-                found.append(token.start("word"))
+        while at < self.end and (token := _TOKEN.match(text, at, self.end)):
             at = token.end()
+            if (kind := token.lastgroup) == "run":
+                found += [one.start() for one in _ONE.finditer(text, token.start(kind), at)]
+            elif kind in ("word", "pattern"):
+                found.append(token.start(kind))
         return found
 
 
