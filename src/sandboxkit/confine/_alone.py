@@ -21,12 +21,14 @@ from __future__ import annotations
 import _ctypes
 import _signal  # type: ignore[import-not-found]  # typeshed knows only signal
 import marshal
-import os
+import posix as os  # os itself takes a millisecond, once a command
 import resource  # noqa: TC003 - wait4 needs it, and later an unprivileged uid might not reach it
 import sys
 
 from sandboxkit.confine._child import (
     CHILD,
+    ENCODING,
+    ESCAPES,
     FORWARDED,
     PR_SET_DUMPABLE,
     PR_SET_NO_NEW_PRIVS,
@@ -85,7 +87,7 @@ def open_real(path: str) -> int:
     """
     how = pack((os.O_PATH | os.O_CLOEXEC, 8), (0, 8), (RESOLVE_NO_SYMLINKS, 8))
     try:
-        return syscall(SYS_OPENAT2, AT_FDCWD, os.fsencode(path) + b"\0", how, len(how))
+        return syscall(SYS_OPENAT2, AT_FDCWD, path.encode(ENCODING, ESCAPES) + b"\0", how, len(how))
     except OSError as error:
         if error.errno in NOT_GRANTED:
             raise

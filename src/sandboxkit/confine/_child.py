@@ -24,7 +24,7 @@ from __future__ import annotations
 import _ctypes
 import _signal  # type: ignore[import-not-found]  # typeshed knows only signal
 import marshal
-import os
+import posix as os  # os itself takes a millisecond, once a command
 import sys
 
 TYPE_CHECKING = False  # as in typing, whose import is spared
@@ -54,6 +54,7 @@ BACKLOG = 1024  # connections that wait for the proxy
 # include/uapi/linux/binfmts.h BINPRM_BUF_SIZE; fs/exec.c exec_binprm().
 SCRIPT_BYTES = 256
 DEEPEST_SCRIPT = 5
+ENCODING, ESCAPES = sys.getfilesystemencoding(), "surrogateescape"
 
 
 class Long(_ctypes._SimpleCData):  # type: ignore[type-arg]  # generic for type checkers only
@@ -149,6 +150,16 @@ def is_directory(fd: int) -> bool:
     return os.fstat(fd).st_mode & 0o170000 == 0o040000
 
 
+def is_file(path: str) -> bool:
+    """
+    Whether *path* leads to a regular file.
+    """
+    try:
+        return os.stat(path).st_mode & 0o170000 == 0o100000
+    except (OSError, ValueError):
+        return False
+
+
 def close_at_exec() -> None:
     """
     Marks every descriptor but 0, 1 and 2 to be closed at exec.
@@ -217,11 +228,11 @@ def refusal(path: str, number: int | None) -> StepError | None:
     """
     if number not in (2, 13, 20):  # not there, not permitted, not a directory
         raise StepError("exec", number or 22) from None
-    if number == 20 or not os.path.isfile(path):
+    if number == 20 or not is_file(path):
         return None
     # The kernel answers the same for a script and for the interpreter that it names.
     named = refused_interpreter(path)
-    return StepError("exec", 13, os.fsencode(named)) if number == 13 or named else None
+    return StepError("exec", 13, named.encode(ENCODING, ESCAPES)) if number == 13 or named else None
 
 
 def refused_interpreter(path: str) -> str:
@@ -245,7 +256,7 @@ def may_execute(path: str) -> bool:
     Whether *path* is a file marked executable, and one that Landlock lets be read, if its
     mode does: what may be read there may be executed.
     """
-    if not os.path.isfile(path) or not os.access(path, os.X_OK):
+    if not is_file(path) or not os.access(path, os.X_OK):
         return False
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
@@ -269,7 +280,7 @@ def interpreter_of(path: str) -> str:
     finally:
         os.close(fd)
     words = begin.partition(b"\n")[0][2:].split(maxsplit=1)
-    return os.fsdecode(words[0].partition(b"\0")[0]) if begin[:2] == b"#!" and words else ""
+    return words[0].partition(b"\0")[0].decode(ENCODING, ESCAPES) if begin[:2] == b"#!" and words else ""
 
 
 class Supervisor:

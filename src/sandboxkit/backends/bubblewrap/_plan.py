@@ -29,7 +29,7 @@ __all__ = ["launch_plan"]
 # Descriptors in the started program; one more is PROGRAM_FD.
 _ARGS, _SECCOMP, _STATUS, _REPORT, _PAYLOAD, _CODE = 3, 4, 5, 6, 7, 8
 _MANY = 1 << 16
-_BOOT = f"import marshal,os;exec(marshal.loads(os.read({_CODE},1<<24)))"
+_BOOT = f"import marshal,posix;exec(marshal.loads(posix.read({_CODE},1<<24)))"
 _STAGE = "/tmp"
 _SHELL_NAME = "sandbox"
 _BY_DESCRIPTOR = "--bind-fd"

@@ -32,7 +32,7 @@ __all__ = ["UNIX_SOCKETS_ABI", "launch_plan"]
 
 _STATUS, _REPORT, _PAYLOAD, _CODE = 3, 4, 5, 6
 _MANY = 1 << 16
-_BOOT = f"import marshal,os;exec(marshal.loads(os.read({_CODE},1<<24)))"
+_BOOT = f"import marshal,posix;exec(marshal.loads(posix.read({_CODE},1<<24)))"
 _END = 34
 """What `confine/_alone.py` ends its box on."""
 _PROGRAMS = 1

@@ -26,7 +26,7 @@ __all__ = ["launch_plan"]
 
 _REPORT, _PAYLOAD, _CODE = 4, 5, 6
 _MANY = 1 << 16
-_BOOT = f"import marshal,os;exec(marshal.loads(os.read({_CODE},1<<24)))"
+_BOOT = f"import marshal,posix;exec(marshal.loads(posix.read({_CODE},1<<24)))"
 
 
 def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: SeatbeltFacts) -> LaunchPlan:
