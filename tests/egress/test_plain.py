@@ -141,7 +141,7 @@ async def test_a_reset_is_no_end() -> None:
         assert await echoes(port)
 
 
-async def test_the_listener_outlives_a_want_of_descriptors() -> None:
+async def test_the_listener_outlives_a_want_of_descriptors(caplog: pytest.LogCaptureFixture) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     async with served() as port:
         client = socket.socket()
@@ -156,6 +156,8 @@ async def test_the_listener_outlives_a_want_of_descriptors() -> None:
         client.close()
         with anyio.fail_after(5):
             assert await echoes(port)
+    (said,) = [record.getMessage() for record in caplog.records]  # once, however often it tries
+    assert said.startswith(f"connections wait: this process has no descriptor left of {lowest};")
 
 
 async def test_a_listener_on_several_addresses_is_served() -> None:

@@ -715,6 +715,28 @@ async def test_a_want_of_descriptors_passes() -> None:
             assert (await anyio.to_thread.run_sync(client.recv, 12)) == b"HTTP/1.1 200"
 
 
+async def test_who_is_short_of_descriptors_says_so() -> None:
+    resource = pytest.importorskip("resource", reason="limits of processes are POSIX's")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with serving() as port, proxying() as proxy:
+        async with await anyio.connect_tcp("127.0.0.1", proxy.port) as stream:
+            await stream.send(f"CONNECT a.example:{port} HTTP/1.1\r\n".encode())
+            await anyio.sleep(0.1)  # until the proxy has taken it
+            free = os.dup(0)
+            os.close(free)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+            try:
+                await stream.send(b"Host: a\r\n\r\n")
+                answer = b"".join([part async for part in stream]).decode()
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert answer.startswith("HTTP/1.1 502")
+        assert f"this process has no descriptor left of {free}; let it have more (ulimit -n" in answer
+        again, answered = await proxy.connected(f"a.example:{port}")
+        await again.aclose()
+        assert answered.startswith(b"HTTP/1.1 200")
+
+
 async def test_a_slow_reader_slows_the_writer() -> None:
     sent = 0
 

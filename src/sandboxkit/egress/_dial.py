@@ -14,7 +14,7 @@ import anyio
 from anyio.abc import ByteStream, SocketAttribute
 
 from sandboxkit.egress._interfaces import own_addresses
-from sandboxkit.egress._plain import connect
+from sandboxkit.egress._plain import connect, shortage
 from sandboxkit.egress._resolve import system_resolver
 from sandboxkit.errors import EgressDeniedError, EgressError, EgressTimeoutError, EgressUnreachableError
 from sandboxkit.guard import Address, Verdict, checked_addresses
@@ -238,4 +238,7 @@ async def _raced(
     refused = next((exc for exc in failures if isinstance(exc, EgressError)), None)
     if refused is not None:
         raise refused
-    raise EgressUnreachableError(where, f"none of its {len(addresses)} addresses answered") from failures[0]
+    short = next(filter(None, map(shortage, failures)), None)
+    raise EgressUnreachableError(
+        where, short or f"none of its {len(addresses)} addresses answered: {failures[0]}"
+    ) from failures[0]

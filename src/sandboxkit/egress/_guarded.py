@@ -298,8 +298,15 @@ def _checked_fields(request: httpx2.Request, url: Url) -> list[tuple[bytes, byte
     """
     The header of *request*, if it says nothing that the URL does not.
     """
-    if not _METHOD.fullmatch(request.method) or request.method == "CONNECT":
-        raise EgressDeniedError(url.origin, Verdict.deny("its method is none of a request", code="url"))
+    if not _METHOD.fullmatch(request.method):
+        raise EgressDeniedError(
+            url.origin,
+            Verdict.deny(f"{request.method[:40]!r} is no method; give GET, POST or another token", code="url"),
+        )
+    if request.method == "CONNECT":
+        raise EgressDeniedError(
+            url.origin, Verdict.deny("CONNECT asks for a tunnel, which an EgressProxy gives, no client", code="url")
+        )
     unknown = request.extensions.keys() - {DEADLINE, "timeout"}
     if unknown:
         raise EgressDeniedError(

@@ -6,7 +6,10 @@ carries goes from one to the other through one buffer that is used again.
 from __future__ import annotations
 
 import errno
+import logging
 import socket
+import sys
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, final
 
@@ -22,7 +25,9 @@ if TYPE_CHECKING:
 
     from sandboxkit.guard import Address
 
-__all__ = ["BUFFER", "PlainStream", "connect", "serve_plain"]
+__all__ = ["BUFFER", "PlainStream", "connect", "serve_plain", "shortage"]
+
+_log = logging.getLogger("sandboxkit.egress")
 
 BUFFER = 1 << 16
 """Bytes that are carried at one time where no large buffer is left."""
@@ -34,8 +39,13 @@ GiB: 0.55 s through anyio's own streams, 0.40 s by 256 KiB, 0.30 s by 1 MiB, 0.2
 splice(2) through a pipe of 1 MiB, of which one user may have only 16.
 Source: pipe(7), pipe-user-pages-soft.
 """
-_PAUSE_S = 0.1
-_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_NO_LISTENER = frozenset((errno.EBADF, errno.EINVAL, errno.ENOTSOCK, errno.EOPNOTSUPP))
+_PAUSE_S, _SILENCE_S = 0.1, 10.0
+_EXHAUSTED = {
+    errno.ENFILE: "the machine has no descriptor left (sysctl fs.file-max); end what holds many open",
+    errno.ENOBUFS: "the machine has no memory left for sockets; end what holds many open",
+    errno.ENOMEM: "the machine has no memory left for sockets; end what holds many open",
+}
 """Source: accept(2): what passes when connections end."""
 
 
@@ -189,6 +199,29 @@ class PlainStream(ByteStream):
         }
 
 
+def shortage(exc: BaseException | None) -> str | None:
+    """
+    What this process or the machine is short of where *exc* says so, with the remedy.
+    """
+    if not isinstance(exc, OSError):
+        return None
+    if exc.errno == errno.EMFILE:
+        most = f" of {_most_files()}" if _most_files() else ""
+        return (
+            f"this process has no descriptor left{most}; let it have more (ulimit -n, resource.setrlimit), "
+            "or bound the connections (ProxyLimits, ClientLimits)"
+        )
+    return _EXHAUSTED.get(exc.errno or 0)
+
+
+def _most_files() -> int:
+    if sys.platform == "win32":
+        return 0
+    import resource
+
+    return max(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 0)
+
+
 async def connect(address: Address, port: int) -> PlainStream:
     """
     A TCP connection to *address*.
@@ -232,16 +265,29 @@ async def serve_plain(
     if raw is None:
         await listener.serve(handler)
         return
+    silent_until = float("-inf")
     async with anyio.create_task_group() as tasks:
         while True:
-            stream = await _accepted(raw)
+            try:
+                stream = await _accepted(raw)
+            except OSError as exc:
+                if (why := shortage(exc)) is None:
+                    raise
+                if time.monotonic() > silent_until:
+                    silent_until = time.monotonic() + _SILENCE_S
+                    _log.warning("connections wait: %s", why)
+                await anyio.sleep(_PAUSE_S)
+                continue
             if stream is not None:
                 tasks.start_soon(handler, stream)
 
 
 async def _accepted(raw: socket.socket) -> PlainStream | None:
     """
-    The next connection, or None where it is gone already or has to wait.
+    The next connection, or None where it is gone already.
+
+    Raises:
+        OSError: The listener is closed, or there is a shortage.
     """
     await anyio.wait_readable(raw)
     try:
@@ -249,10 +295,8 @@ async def _accepted(raw: socket.socket) -> PlainStream | None:
     except BlockingIOError:
         return None
     except OSError as exc:
-        if raw.fileno() < 0 or exc.errno in (errno.EBADF, errno.EINVAL, errno.ENOTSOCK, errno.EOPNOTSUPP):
+        if raw.fileno() < 0 or exc.errno in _NO_LISTENER or shortage(exc):
             raise
-        if exc.errno in _EXHAUSTED:
-            await anyio.sleep(_PAUSE_S)
         return None
     try:
         return PlainStream(peer)

@@ -21,7 +21,9 @@ class ProxyLimits:
     Bounds of a proxy.
 
     Attributes:
-        connections: How many may be open at one time; more are turned away.
+        connections: How many may be open at one time; more are turned away. Each takes two
+            descriptors of this process, which has 1,024 of them by default on most systems:
+            for more than some 500, raise RLIMIT_NOFILE (`ulimit -n`).
         header_timeout: Seconds for a request to arrive, and for a begun TLS greeting.
         idle_timeout: Seconds a tunnel or an exchange may be silent in both directions.
         total_timeout: Seconds of one tunnel or exchange, or None.

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import anyio.to_thread
 
+from sandboxkit.egress._plain import shortage
 from sandboxkit.errors import EgressUnreachableError
 
 __all__ = ["Resolver", "system_resolver"]
@@ -54,7 +55,7 @@ def _look_up(host: str, port: int, started: threading.Event) -> tuple[str, ...]:
             return ()
         raise EgressUnreachableError(f"{host}:{port}", f"the name service failed: {exc.strerror}") from exc
     except (OSError, UnicodeError) as exc:
-        raise EgressUnreachableError(f"{host}:{port}", f"the name service failed: {exc}") from exc
+        raise EgressUnreachableError(f"{host}:{port}", shortage(exc) or f"the name service failed: {exc}") from exc
     finally:
         _lookups.release()
     return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
