@@ -285,7 +285,7 @@ async def test_overrides_of_host_and_tls_name_are_refused() -> None:
             with pytest.raises(EgressDeniedError):
                 await http.get(url, **more)
         for method in ("CONNECT", "GET\r\nX: y", "GET / HTTP/1.1\r\n\r\nGET", ""):
-            with pytest.raises(EgressDeniedError, match="is no method; give GET|CONNECT asks for a tunnel"):
+            with pytest.raises(EgressDeniedError, match=r"is no method; give GET|CONNECT asks for a tunnel"):
                 await http.request(method, url)
         assert heads == []
         assert (await http.get(url, headers={"Host": f"a.example:{port}"})).status_code == 200

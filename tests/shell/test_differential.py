@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.shell.hidden import hide
 from tests.shell.judge import Tally, fits, may_run_more, shortened, uncovered
 from tests.shell.oracle import BASH, SHFMT, is_bash_all, seen_all
 from tests.shell.texts import ONCE_WRONG, damage, jumble, together, write
@@ -185,3 +186,12 @@ def test_what_bash_runs(tmp_path: Path) -> None:
     print(tally)
     assert found == []
     assert tally.read_share >= LEAST_READ
+
+
+@pytest.mark.requires("bubblewrap")
+def test_what_hides(tmp_path: Path) -> None:
+    rng, tally = random.Random(SEED), Tally()
+    texts = [hide(rng) for _ in range(TRACED)]
+    traces = trace(texts, tmp_path)
+    assert sum(("p8", "z") in traced.ran for traced in traces) > TRACED / 10
+    assert list(escapes(texts, traces, tally)) == []

@@ -9,6 +9,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.shell.hidden import hide
 from tests.shell.judge import Tally
 from tests.shell.oracle import BASH, SHFMT
 from tests.shell.test_differential import corpus_texts, disagreements, escapes, least
@@ -44,11 +45,13 @@ pytestmark = [
 
 
 def some_text(rng: random.Random) -> str:
-    match rng.randrange(7):
+    match rng.randrange(8):
         case 0:
             return damage(rng, write(rng))
         case 4:
             return abut(rng)
+        case 5:
+            return hide(rng)
         case 1:
             return jumble(rng)
         case 2:
@@ -78,7 +81,7 @@ def test_nothing_runs_unseen(rounds: Iterator[int], rng: random.Random, tmp_path
     tally = Tally()
     found: list[tuple[str, str]] = []
     for number in rounds:
-        texts = [(write, write, abut)[rng.randrange(3)](rng) for _ in range(AT_ONCE)]
+        texts = [(write, write, abut, hide)[rng.randrange(4)](rng) for _ in range(AT_ONCE)]
         directory = tmp_path / str(number)
         directory.mkdir()
         found += escapes(texts, trace(texts, directory), tally)

@@ -280,7 +280,10 @@ class Lexer:
                 self._depth -= 1
                 return
             open_ += (char == opener) - (char == end)
-            self._bracketed(char, quoted=False)
+            if text.startswith("${", self._at):
+                self._at += 2  # bash looks for the end of all before it looks at the braces
+            else:
+                self._bracketed(char, quoted=False)
         raise UnsureError(_UNCLOSED)
 
     def _backticks(self) -> None:

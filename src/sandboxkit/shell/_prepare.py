@@ -302,6 +302,8 @@ class _Pass:
         if not found or self._text[found.end() : found.end() + 1] not in _AFTER_DELIMITER:
             raise UnsureError("the end of a here-document cannot be told")
         word = found[2]
+        if "backticks" in self._open and "\\" in word:
+            raise UnsureError("the end of a here-document cannot be told")
         delimiter = re.sub(r"\\(.)|['\"]", r"\1", word)
         token = self._token()
         if len(self._waiting) + len(self._result.documents) >= _MAX_DOCUMENTS:
@@ -321,6 +323,8 @@ class _Pass:
         begin = at = self._at + 1
         for waiting in self._waiting:
             at = self._body(waiting, at)
+        if "backticks" in self._open and "\\" in self._text[begin:at]:
+            raise UnsureError("a here-document within backticks has a backslash, which quotes once more there")
         self._waiting.clear()
         self._leave_out(begin, at)
 
@@ -345,5 +349,8 @@ class _Pass:
                 body = "".join(f"{each}\n" for each in lines)
                 self._result.documents[waiting.token] = HereDocument(body, waiting.is_literal, start)
                 return min(at, len(self._text))
+            if line.startswith(waiting.delimiter) and len(self._open) > 1:
+                # Within $( ) bash 5.2 ends it here if the line has a `)`, and reads on behind the word.
+                raise UnsureError("the end of a here-document cannot be told")
             lines.append(line)
         raise UnsureError("a here-document does not end")

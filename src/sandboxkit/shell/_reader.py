@@ -164,19 +164,26 @@ class Reader:
         token = "E"  # noqa: S105 - a word of the text
         while token in body:
             token += "E"
-        self.text = f": <<{token}\n{body}{token}\n"
+        # Without the dot the grammar takes a body that begins with a backslash for words in front of it.
+        start, body, end = f": <<{token}\n", f".{body}", f"{token}\n"
+        self.text = f"{start}{body}{end}"
         root = self._tree(Prepared(self.text))
         try:
-            return self._expanding(root)
+            return self._expanding(root, (len(start), len(self.source.data) - len(end)))
         finally:
             self.words.let_go()
 
-    def _expanding(self, root: Node) -> int:
+    def _expanding(self, root: Node, place: tuple[int, int]) -> int:
+        """
+        Reads the one here-document of *root*, whose body is all of the bytes at *place*.
+        """
         nodes = [node for child in root.children for node in child.children if node.type == "heredoc_redirect"]
         bodies = [child for node in nodes for child in node.children if child.type == "heredoc_body"]
         if len(bodies) != 1 or self.place.inside is None:
             raise UnsureError("what expands in a here-document cannot be told")
         body_node = bodies[0]
+        if (body_node.start_byte, body_node.end_byte) != place:
+            raise UnsureError("what expands in a here-document cannot be told")
         self.words.document(body_node, self.place.inside)
         self._check_sure()
         self.tokens.compare(self.words.seen, Lexer(self.source.text, (body_node.start_byte, body_node.end_byte)))
