@@ -28,6 +28,7 @@ class Layouts:
         variables: Variables that name such a subtree, with an optional path below it.
         denied_home: Credentials below the home.
         denied_system: Credentials elsewhere.
+        denied_services: Sockets of services that act outside of the box.
         protect: For each protection set, names inside a writable directory.
     """
 
@@ -37,6 +38,7 @@ class Layouts:
     variables: tuple[str, ...]
     denied_home: tuple[str, ...]
     denied_system: tuple[str, ...]
+    denied_services: tuple[str, ...]
     protect: Mapping[str, tuple[str, ...]]
 
 
@@ -54,5 +56,6 @@ def layouts() -> Layouts:
         variables=tuple(table["tools"]["variables"]),
         denied_home=tuple(table["denied"]["home"]),
         denied_system=tuple(table["denied"]["system"]),
+        denied_services=tuple(table["denied"]["services"]),
         protect={name: tuple(names) for name, names in table["protect"].items()},
     )

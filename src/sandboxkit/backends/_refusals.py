@@ -154,6 +154,8 @@ def _kept(path: str, ground: Ground, *, writes: bool) -> str:
         return "filesystem.deny names it"
     if any(is_inside(path, found) for found in _credentials(survey)):
         return "it holds credentials, which are denied unless the spec names exactly that path"
+    if any(is_inside(path, found) for found in layouts().denied_services):
+        return "a service behind it acts outside of the box, so it is denied unless the spec names exactly that path"
     if not writes:
         return ""
     held = (*survey.protected, *(place.path for place in survey.watched))

@@ -397,7 +397,7 @@ def _moved() -> Iterator[str]:
 def _denied(home: str, names: AbstractSet[str] | None, who: Identity, tree: Mapping[str, Access]) -> tuple[str, ...]:
     elsewhere = [
         path
-        for path in layouts().denied_system
+        for path in (*layouts().denied_system, *layouts().denied_services)
         if is_there(path)
         and (access_of(path, tree) > Access.UNLISTED or (_is_of_system(path) and _may_read(who, path)))
     ]

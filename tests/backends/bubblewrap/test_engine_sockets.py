@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.requires("bubblewrap"), pytest.mark.timeout(120)]
 
-SOCKETS = ("/run/docker.sock", "/run/podman/podman.sock")
+SOCKETS = ("/run/docker.sock", "/run/podman/podman.sock", "/run/dbus/system_bus_socket")
+OF_A_USER = "/run/user/1000/podman/podman.sock"
+NAMED = "/run/user/1000/named/x.sock"
 OTHER = "/run/other.sock"
 CONNECT = """
 import json, socket, sys
@@ -54,6 +56,7 @@ for path in paths:
 async def main():
     specs = [
         SandboxSpec(filesystem=FilesystemPolicy(base="system", read=("/run",))),
+        SandboxSpec(filesystem=FilesystemPolicy(base="system", read=("/run", {NAMED!r}[:-7]))),
         SandboxSpec.workspace_write(sys.argv[1]),
     ]
     found = [json.loads(subprocess.check_output([sys.executable, "-c", code, *paths]))]
@@ -70,16 +73,18 @@ anyio.run(main)
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not applicable: only root can mount a /run of its own")
 def test_an_engines_socket_is_not_reached_in_a_directory_that_is_shown(tmp_path: Path) -> None:
-    assert set(SOCKETS) < set(layouts().denied_system)
+    assert set(SOCKETS) < set(layouts().denied_services)
     if not os.access("/usr/bin/python3", os.X_OK) or shutil.which("unshare") is None:
         pytest.skip("not applicable: there is no /usr/bin/python3 or no unshare(1)")
     private = 'mount -t tmpfs tmpfs /run && exec "$@"'
-    words = [sys.executable, "-c", PROGRAM, str(tmp_path), *SOCKETS, OTHER]
+    words = [sys.executable, "-c", PROGRAM, str(tmp_path), *SOCKETS, OF_A_USER, NAMED, OTHER]
     argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", private, "sh", *words]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, env=importable())
     assert done.returncode == 0, done.stderr
-    outside, shown, _, hidden, listed = json.loads(done.stdout)
+    outside, shown, _, named, _, hidden, listed = json.loads(done.stdout)
     assert set(outside.values()) == {"connected"}
-    assert shown == {**dict.fromkeys(SOCKETS, "Permission denied"), OTHER: "connected"}
+    denied = dict.fromkeys((*SOCKETS, OF_A_USER), "Permission denied")
+    assert shown == {**denied, NAMED: "Permission denied", OTHER: "connected"}
+    assert named == {**denied, OF_A_USER: "No such file or directory", NAMED: "connected", OTHER: "connected"}
     assert set(hidden.values()) == {"No such file or directory"}
     assert listed == [], "a /run of the box's own has nothing to be held"
