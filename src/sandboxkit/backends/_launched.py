@@ -5,7 +5,7 @@ An open box whose commands are each started by a launch plan, all under one spec
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -20,11 +20,22 @@ from sandboxkit.backends._outward import Outward
 from sandboxkit.backends._protection import changed_among, new_repositories, violations
 from sandboxkit.backends._remembered import forget
 from sandboxkit.errors import BackendError, SetupError, SpecError
-from sandboxkit.model import Control, ControlState, Enforcement, ExecResult, Grade, Invocation, Termination, Violation
-from sandboxkit.process import launch, open_streams, run
+from sandboxkit.model import (
+    Control,
+    ControlState,
+    Enforcement,
+    ExecResult,
+    Grade,
+    Invocation,
+    LoopbackProxy,
+    Termination,
+    Violation,
+)
+from sandboxkit.process import LoopbackDoor, launch, open_streams, run
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from sandboxkit.backends._obstacles import Obstacle
     from sandboxkit.backends._protection import Watched
@@ -66,6 +77,10 @@ class Mechanism(Generic[F]):
         discards: Whether it can show a copy in place of what a spec lets be written.
         ungrouped: Its facts on a machine without control groups, for a reason; None where
             it makes no use of them.
+        trusted: Shows a box the certificate of a command's proxy, if it has one, and gives
+            its path. For boxes on the machine's own loopback: their proxies listen there,
+            each on a port of its own, and want a token. None where the listener comes out of
+            the box.
     """
 
     name: str
@@ -78,6 +93,21 @@ class Mechanism(Generic[F]):
     nests: bool = False
     discards: bool = False
     ungrouped: Callable[[F, str], F] | None = None
+    trusted: Callable[[F, bytes], AbstractContextManager[str]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """
+    What serves the way out of one command's box; nothing where it has none.
+
+    Attributes:
+        serve: Serves its listener.
+        loopback: Has that listener, where it does not come out of the box.
+    """
+
+    serve: Serve | None = None
+    loopback: LoopbackDoor | None = None
 
 
 class LaunchedSandbox(Sandbox, Generic[F]):
@@ -93,6 +123,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         self._facts = facts
         self._outward = outward or Outward()
         self._way_out: WayOut | None = None
+        self._proxy: LoopbackProxy | None = None
         self._enforcement = mechanism.enforcement(spec, facts)
         self._is_fresh = True
         self._is_closed = False
@@ -132,7 +163,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         """
         passed, authority = self._passed(environment), self._way_out.authority if self._way_out else b""
         invocation = Invocation(
-            checked_words(argv), tuple(passed.items()), cwd, tuple(sorted(pass_fds)), instead, authority
+            checked_words(argv), tuple(passed.items()), cwd, tuple(sorted(pass_fds)), instead, authority, self._proxy
         )
         return self._mechanism.plan(invocation, self._spec, self._facts)
 
@@ -205,25 +236,26 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         """
         box = self._look()
         box._explains = explain
-        serve = box._open_way_out(argv, ask, on_egress)
-        box._keep_out(argv, environment, stdin)
-        box.note()
-        try:
-            async with box._copied(discard) as instead:
-                outcome = await run(
-                    box.plan(argv, cwd=cwd, environment=environment, instead=instead),
-                    stdin=stdin,
-                    timeout=self._spec.timeout(timeout),
-                    max_output_bytes=self._spec.limits.max_output_bytes,
-                    explain=explain,
-                    serve=serve,
-                )
-        except SetupError as exc:
-            forget()  # what was found out about this machine may not hold any more
-            meaning = self._mechanism.refusal(exc.problem)
-            raise SetupError(self._mechanism.name, f"{meaning.reason}; {meaning.remedy}") from exc
-        finally:
-            box.settle()
+        with box._way(argv, ask, on_egress) as way:
+            box._keep_out(argv, environment, stdin)
+            box.note()
+            try:
+                async with box._copied(discard) as instead:
+                    outcome = await run(
+                        box.plan(argv, cwd=cwd, environment=environment, instead=instead),
+                        stdin=stdin,
+                        timeout=self._spec.timeout(timeout),
+                        max_output_bytes=self._spec.limits.max_output_bytes,
+                        explain=explain,
+                        serve=way.serve,
+                        loopback=way.loopback,
+                    )
+            except SetupError as exc:
+                forget()  # what was found out about this machine may not hold any more
+                meaning = self._mechanism.refusal(exc.problem)
+                raise SetupError(self._mechanism.name, f"{meaning.reason}; {meaning.remedy}") from exc
+            finally:
+                box.settle()
         return box.result(outcome)
 
     @asynccontextmanager
@@ -249,29 +281,30 @@ class LaunchedSandbox(Sandbox, Generic[F]):
             _refuse_terminals((stdin, stdout, stderr, *pass_fds))
         box = self._look()
         box._explains = explain
-        serve = box._open_way_out(argv, ask, on_egress)
-        box._keep_out(argv, environment)
-        plan = box.plan(argv, cwd=cwd, environment=environment, pass_fds=pass_fds)
-        carriers = plan.confinement.pass_fds if plan.confinement else ()
-        box.note()
-        try:
-            async with (
-                open_streams(stdin, stdout, stderr) as streams,
-                launch(
-                    plan,
-                    stdin=streams.stdin_fd,
-                    stdout=streams.stdout_fd,
-                    stderr=streams.stderr_fd,
-                    pass_fds=dict(carriers),
-                    timeout=self._spec.limits.wall,
-                    explain=explain,
-                    serve=serve,
-                ) as running,
-            ):
-                streams.close_far_ends()
-                yield LaunchedProcess(running, streams, box.result)
-        finally:
-            box.settle()
+        with box._way(argv, ask, on_egress) as way:
+            box._keep_out(argv, environment)
+            plan = box.plan(argv, cwd=cwd, environment=environment, pass_fds=pass_fds)
+            carriers = plan.confinement.pass_fds if plan.confinement else ()
+            box.note()
+            try:
+                async with (
+                    open_streams(stdin, stdout, stderr) as streams,
+                    launch(
+                        plan,
+                        stdin=streams.stdin_fd,
+                        stdout=streams.stdout_fd,
+                        stderr=streams.stderr_fd,
+                        pass_fds=dict(carriers),
+                        timeout=self._spec.limits.wall,
+                        explain=explain,
+                        serve=way.serve,
+                        loopback=way.loopback,
+                    ) as running,
+                ):
+                    streams.close_far_ends()
+                    yield LaunchedProcess(running, streams, box.result)
+            finally:
+                box.settle()
 
     def result(self, outcome: Outcome) -> ExecResult:
         """
@@ -297,14 +330,34 @@ class LaunchedSandbox(Sandbox, Generic[F]):
             explain_gap=outcome.explain_gap,
         )
 
-    def _open_way_out(self, argv: Sequence[str], ask: Ask | None, on_egress: OnEvent | None) -> Serve | None:
+    @contextmanager
+    def _way(self, argv: Sequence[str], ask: Ask | None, on_egress: OnEvent | None) -> Iterator[_Way]:
         """
-        What serves the listener of the next command's box, where its spec lists hosts.
+        The way out of this command's box, where its spec lists hosts.
+
+        Raises:
+            SetupError: It cannot be made.
         """
         if self._spec.network.mode != "listed":
-            return None
-        self._way_out = self._outward.way_out(self._mechanism.name, self._spec, argv, ask, on_egress)
-        return self._way_out.serve
+            yield _Way()
+            return
+        trusted = self._mechanism.trusted
+        self._way_out = made = self._outward.way_out(
+            self._mechanism.name, self._spec, argv, ask, on_egress, wants_token=trusted is not None
+        )
+        if trusted is None:
+            yield _Way(made.serve)
+            return
+        with ExitStack() as stack:
+            try:
+                authority = stack.enter_context(trusted(self._facts, made.authority))
+                door = LoopbackDoor()
+            except OSError as exc:
+                problem = f"the proxy of the box cannot be made: {exc}; free what that names"
+                raise SetupError(self._mechanism.name, problem) from exc
+            stack.callback(door.close)
+            self._proxy = LoopbackProxy(door.port, made.token or "", authority)
+            yield _Way(made.serve, door)
 
     def _refused(self, outcome: Outcome) -> tuple[Violation, ...]:
         """

@@ -37,7 +37,14 @@ class Outward:
     ssl_context: ssl.SSLContext | None = None
 
     def way_out(
-        self, name: str, spec: SandboxSpec, argv: Sequence[str], ask: Ask | None, on_egress: OnEvent | None
+        self,
+        name: str,
+        spec: SandboxSpec,
+        argv: Sequence[str],
+        ask: Ask | None,
+        on_egress: OnEvent | None,
+        *,
+        wants_token: bool = False,
     ) -> WayOut:
         """
         The proxy for one command.
@@ -48,6 +55,7 @@ class Outward:
             argv: The command.
             ask: Answers where a rule asks; None is a no.
             on_egress: Gets each event as well.
+            wants_token: As for `WayOut`.
 
         Raises:
             MissingExtraError: The extra `egress` is not installed.
@@ -67,6 +75,7 @@ class Outward:
                 secrets=self.secrets,
                 ssl_context=self.ssl_context,
                 lasting=spec.limits.wall,
+                wants_token=wants_token,
             )
         except FileNotFoundError as exc:
             raise SetupError(name, str(exc)) from None

@@ -631,7 +631,13 @@ def _injecting(entries: tuple[_Entry, ...], secrets: SecretRegistry) -> tuple[_E
 
         return DockerBackend(engine="podman", secrets=secrets)
 
+    def seatbelt() -> SandboxBackend:
+        from sandboxkit.backends.seatbelt import SeatbeltBackend
+
+        return SeatbeltBackend(secrets=secrets)
+
     own = {
+        "seatbelt": _Entry(seatbelt, "seatbelt", _SEATBELT_PRIORITY),
         "bubblewrap": _Entry(bubblewrap, "bubblewrap", _BUBBLEWRAP_PRIORITY),
         "docker": _Entry(docker, "docker", _DOCKER_PRIORITY),
         "podman": _Entry(podman, "podman", _PODMAN_PRIORITY),

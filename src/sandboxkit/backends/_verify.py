@@ -124,6 +124,8 @@ def _allowlist(seen: _Seen, *, reached: bool) -> Finding:
     let = [line for line in seen.values.get("refused", ()) if line.startswith("HTTP/1.1 2")]
     if let or seen.has("direct", "made"):
         return _broken(control, "was let through where nothing is listed, or past the proxy")
+    if any(line.startswith("HTTP/1.1 2") for line in seen.values.get("untold", ())):
+        return _broken(control, "was let through without the token")
     if not reached:
         return _unverified(control, "the listed server was not reached, so that the others are not proves nothing")
     return _believed(control, "only the listed server was reached, and only through the proxy")

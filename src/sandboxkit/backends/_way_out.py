@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from secrets import token_urlsafe
 from typing import TYPE_CHECKING, final
 
 import anyio
@@ -61,6 +62,10 @@ class WayOut:
         ssl_context: Verifies the real hosts where the proxy looks into TLS; None takes the
             authorities of the system.
         lasting: Seconds the command may run; None is no bound.
+        wants_token: Whether clients must show a token: others reach the listener as well.
+
+    Attributes:
+        token: That token, or None.
 
     Raises:
         MissingExtraError: The extra `egress` is not installed.
@@ -80,7 +85,9 @@ class WayOut:
         secrets: SecretRegistry | None = None,
         ssl_context: ssl.SSLContext | None = None,
         lasting: float | None = None,
+        wants_token: bool = False,
     ) -> None:
+        self.token = token_urlsafe(24) if wants_token else None
         self._secrets = _known(network, secrets)
         self._network = network
         self._policy = EgressPolicy.of_network(network)
@@ -146,7 +153,7 @@ class WayOut:
         """
         Serves the listener behind *fd*, and closes it in the end.
         """
-        await self._proxy.serve(_Bounded(await SocketListener.from_socket(fd)))
+        await self._proxy.serve(_Bounded(await SocketListener.from_socket(fd)), token=self.token)
 
     def violations(self) -> tuple[Violation, ...]:
         """
@@ -159,8 +166,8 @@ class WayOut:
         return (*found, Violation("egress", "…", rest, call="proxy", count=self._dropped))
 
     def _note(self, event: EgressEvent) -> None:
-        if not event.verdict.allowed:
-            self._refuse(event)
+        if not event.verdict.allowed and event.verdict.code != "token":
+            self._refuse(event)  # whoever shows none is anybody on the machine, or tries without first
         if self._on_egress is not None:
             self._on_egress(event)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sandboxkit.egress._dial import Connection, Dialer
     from sandboxkit.egress._event import OnEvent
     from sandboxkit.egress._intercept import Interceptor
-    from sandboxkit.guard import EgressPolicy, Url
+    from sandboxkit.guard import Code, EgressPolicy, Url
 
 __all__ = ["Gate"]
 
@@ -68,12 +68,12 @@ class Gate:
             if self._on_event is not None:
                 self._on_event(record.event())
 
-    def unread(self, protocol: str, why: str, *, of: str = "a request") -> None:
+    def unread(self, protocol: str, why: str, *, of: str = "a request", code: Code = "url") -> None:
         """
         Records what could not be read, and so was not decided about.
         """
         if self._on_event is not None:
-            verdict = Verdict.deny(ascii(why)[1:-1][:_SHOWN], code="url")
+            verdict = Verdict.deny(ascii(why)[1:-1][:_SHOWN], code=code)
             self._on_event(Record(self.identity, protocol, of, verdict=verdict).event())
 
     async def open_request(self, url: Url, method: str, record: Record) -> Connection:

@@ -60,7 +60,7 @@ async def serve_http(gate: Gate, client: Unread, *, limits: ProxyLimits, token: 
         if request is None:
             return
         if token is not None and not _has_token(request, token):
-            gate.unread("http", "it did not show the token")
+            gate.unread("http", "it did not show the token", code="token")
             await server.refuse(407, "this proxy needs a token", (b"Proxy-Authenticate", b'Basic realm="sandboxkit"'))
             return
         if request.method == b"CONNECT":

@@ -68,7 +68,10 @@ async def _asked(gate: Gate, client: Unread, token: str | None) -> tuple[str, in
     client was told.
     """
     if not await _authenticated(client, token):
-        gate.unread("socks5", "it did not show the token" if token else "it offers no way without a token")
+        if token:
+            gate.unread("socks5", "it did not show the token", code="token")
+        else:
+            gate.unread("socks5", "it offers no way without a token")
         return None
     version, command, _, kind = await client.exactly(4)
     if version != VERSION or command != 1:

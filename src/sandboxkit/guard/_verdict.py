@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Code", "Verdict"]
 
-Code = Literal["allowed", "url", "name", "rule", "default", "port", "address", "dns", "ask"]
+Code = Literal["allowed", "url", "name", "rule", "default", "port", "address", "dns", "ask", "token"]
 """
 Which check decided: how the URL is written, a reserved name, a rule, the default, a
-blocked port, an address, an empty answer of the name service, or a rule that asks.
+blocked port, an address, an empty answer of the name service, a rule that asks, or that
+the client of a proxy showed no token.
 """
 
 

@@ -30,6 +30,23 @@ are handed to the in-box child above it, and get the numbers they were asked for
 
 
 @dataclass(frozen=True, slots=True)
+class LoopbackProxy:
+    """
+    The proxy of one command, on the loopback of the machine, which other programs reach too.
+
+    Attributes:
+        port: Its port.
+        token: What a client must show.
+        authority: Where the box finds the certificate by which to know it, where it looks
+            into TLS; otherwise empty.
+    """
+
+    port: int
+    token: str = field(repr=False)
+    authority: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Invocation:
     """
     A command as it is to be executed: after every decision, before any planning.
@@ -42,6 +59,8 @@ class Invocation:
         instead: (path the spec lets it write, what is shown there in its place).
         authority: The certificate, in PEM, of the proxy that looks into its TLS; it is made
             when that starts, and empty in a plan that is only shown.
+        proxy: Its proxy, where that listens on the machine's loopback; None where it does
+            not, and in a plan that is only shown.
     """
 
     argv: tuple[str, ...]
@@ -50,6 +69,7 @@ class Invocation:
     pass_fds: tuple[int, ...] = ()
     instead: tuple[tuple[str, str], ...] = ()
     authority: bytes = b""
+    proxy: LoopbackProxy | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sandboxkit.process._broker_process import interpreter, start_early
     from sandboxkit.process._client import broker_pid, ensure_broker
     from sandboxkit.process._direct import direct_plan
-    from sandboxkit.process._door import NamedDoor, Serve, Serving, serving
+    from sandboxkit.process._door import LoopbackDoor, NamedDoor, Serve, Serving, serving
     from sandboxkit.process._loop import Loop, Work, shared_loop
     from sandboxkit.process._run import Outcome, Running, launch, run, without_interpreter
     from sandboxkit.process._streams import PipeReader, PipeWriter, Streams, open_streams, pipe_to_us
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Conversation",
     "Loop",
+    "LoopbackDoor",
     "NamedDoor",
     "Outcome",
     "PipeReader",
@@ -55,7 +56,7 @@ __getattr__ = lazy(
         "_broker_process": ("interpreter", "start_early"),
         "_client": ("broker_pid", "ensure_broker"),
         "_direct": ("direct_plan",),
-        "_door": ("NamedDoor", "Serve", "Serving", "serving"),
+        "_door": ("LoopbackDoor", "NamedDoor", "Serve", "Serving", "serving"),
         "_loop": ("Loop", "Work", "shared_loop"),
         "_run": ("Outcome", "Running", "launch", "run", "without_interpreter"),
         "_streams": ("PipeReader", "PipeWriter", "Streams", "open_streams", "pipe_to_us"),

@@ -18,7 +18,7 @@ import anyio
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-__all__ = ["Door", "NamedDoor", "Serve", "Serving", "serving"]
+__all__ = ["Door", "LoopbackDoor", "NamedDoor", "Serve", "Serving", "serving"]
 
 Serve: TypeAlias = "Callable[[int], Awaitable[None]]"
 """Serves the listener behind a descriptor, which it owns, until it is cancelled."""
@@ -66,6 +66,36 @@ class Door:
         """
         self._ours.close()
         self._theirs.close()
+
+
+class LoopbackDoor:
+    """
+    A listener on a port of the machine's own loopback, for a box that has no other. It is
+    there before the box, and every program of the machine reaches it: whoever serves it asks
+    for a token.
+
+    Attributes:
+        port: Its port.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+
+    async def listener(self) -> int:
+        """
+        The descriptor of the listener, which is the caller's then.
+        """
+        return self._listener.detach()
+
+    def close(self) -> None:
+        """
+        Closes it, unless somebody took it.
+        """
+        self._listener.close()
 
 
 class NamedDoor:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
     from sandboxkit.model import LaunchPlan, Refusal
-    from sandboxkit.process._door import Serve
+    from sandboxkit.process._door import LoopbackDoor, Serve
     from sandboxkit.process._kept import LineControl
 
 __all__ = ["Outcome", "Running", "launch", "run", "without_interpreter"]
@@ -302,6 +302,7 @@ async def launch(
     timeout: float | None = None,  # noqa: ASYNC109 - the broker's to keep
     explain: bool = False,
     serve: Serve | None = None,
+    loopback: LoopbackDoor | None = None,
 ) -> AsyncIterator[Running]:
     """
     Starts *plan*; leaving the context ends whatever still runs of it.
@@ -316,6 +317,8 @@ async def launch(
         timeout: Seconds after which it is ended; None is no deadline.
         explain: Follow it by ptrace(2) and keep what it was refused. It takes longer.
         serve: Serves the listener of a plan that has one, until the command has ended.
+        loopback: Has the listener where it is here and does not come out of the box; the
+            caller closes it.
 
     Raises:
         BrokerError: The broker could not be reached.
@@ -330,12 +333,13 @@ async def launch(
             if door is not None and plan.listener_fd is not None:
                 kept.callback(door.close)
                 fds.append((door.fileno(), plan.listener_fd))
-            service = _service(plan, serve, door, lambda: running.kill())
+            service = _service(plan, serve, door or loopback, lambda: running.kill())
             control = await submit(plan, fds, timeout, refused.fd)
         running = Running(plan, control, started, refused)
         try:
-            if door is not None and service is not None:
+            if door is not None:
                 door.close_far_end()
+            if service is not None:
                 await kept.enter_async_context(serving(service))
                 running.service = service
             yield running
@@ -350,7 +354,7 @@ async def launch(
 
 
 def _service(
-    plan: LaunchPlan, serve: Serve | None, door: Door | None, on_failure: Callable[[], object]
+    plan: LaunchPlan, serve: Serve | None, door: Door | LoopbackDoor | None, on_failure: Callable[[], object]
 ) -> Serving | None:
     """
     What waits for the listener of *plan* at its *door*; None where it has none.
@@ -358,7 +362,7 @@ def _service(
     if door is None:
         return None
     if serve is None:
-        raise SetupError(plan.backend, "its plan hands out a listener, and nobody serves it; give launch() a serve")
+        raise SetupError(plan.backend, "its box has a listener, and nobody serves it; give launch() a serve")
     return Serving(serve, door.listener, on_failure=on_failure)
 
 
@@ -411,6 +415,7 @@ async def run(
     max_output_bytes: int = 16 << 20,
     explain: bool = False,
     serve: Serve | None = None,
+    loopback: LoopbackDoor | None = None,
 ) -> Outcome:
     """
     Runs *plan* to its end.
@@ -423,6 +428,7 @@ async def run(
             much (at least 1 MiB) the run is ended.
         explain: Follow it by ptrace(2) and keep what it was refused. It takes longer.
         serve: As for `launch`.
+        loopback: As for `launch`.
 
     Raises:
         LaunchError: It never started.
@@ -442,6 +448,7 @@ async def run(
             timeout=timeout,
             explain=explain,
             serve=serve,
+            loopback=loopback,
         ) as running:
             for end in (stdout_end, stderr_end, feed_end):
                 if end:

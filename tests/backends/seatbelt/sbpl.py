@@ -90,6 +90,7 @@ class Query:
         operation: For example `file-write-create`.
         path: Of a file operation, real; or of a socket.
         address: Of a network operation, as `host:port`.
+        transport: Of a network operation, `tcp` or `udp`.
         name: Of a service or kernel variable.
         vnode: What kind of file it is.
         target: `same-sandbox` or `others`, for operations on processes.
@@ -103,6 +104,7 @@ class Query:
     vnode: str = "REGULAR-FILE"
     target: str = "others"
     domain: str = ""
+    transport: str = "tcp"
 
 
 @dataclass(frozen=True)
@@ -222,6 +224,9 @@ def _matches(form: object, parameters: Mapping[str, str], query: Query) -> bool:
             return query.path is not None and _matches(inner, parameters, query)
         case ("local" | "remote", "ip", one):
             return query.address is not None and _is_address(query.address, _text(one, parameters))
+        case ("remote", "tcp4", one):
+            is_meant = query.address is not None and not query.address.startswith("[") and query.transport == "tcp"
+            return is_meant and _is_address(query.address or "", _text(one, parameters))
     raise SbplError(f"unknown filter: {form!r}")
 
 

@@ -50,7 +50,12 @@ def facts(spec: SandboxSpec, directory: str = "") -> SeatbeltFacts:
     What a Mac would be found to have, with this machine's files.
     """
     known = SeatbeltFacts(
-        program="/usr/bin/sandbox-exec", macos="14.5", interpreter=interpreter(), mark="m", processes=100
+        program="/usr/bin/sandbox-exec",
+        macos="14.5",
+        interpreter=interpreter(),
+        mark="m",
+        processes=100,
+        has_proxy=True,
     )
     return replace(known.surveyed(spec), scratch=directory)
 
@@ -94,7 +99,7 @@ def test_what_it_states_for_a_default_spec(tmp_path: Path) -> None:
     short = {control for control, needed in spec.requirements().items() if claim.grade(control) < needed}
     assert short == MISSING, "what the documentation says must be in allow_degraded"
     assert claim.grade(Control.FS_OVERLAY) is Grade.ABSENT
-    assert claim.grade(Control.NET_ALLOWLIST) is Grade.ABSENT
+    assert claim.grade(Control.NET_ALLOWLIST) is Grade.ENFORCED
     assert claim.grade(Control.FS_DENY_INSIDE_ALLOW) is Grade.PARTIAL, "protected names that do not exist yet"
     assert set(claim.states) == set(Control)
     assert not claim.missing(spec.model_copy(update={"allow_degraded": frozenset(MISSING)}).requirements())
@@ -116,6 +121,11 @@ def test_what_it_states_follows_the_spec_and_the_machine(tmp_path: Path) -> None
     claim = enforcement(spec, replace(facts(spec), processes=None))
     assert claim.grade(Control.NET_NONE) is Grade.ABSENT
     assert claim.grade(Control.LIMITS_PROCESSES) is Grade.ABSENT
+    assert claim.grade(Control.NET_ALLOWLIST) is Grade.ABSENT, "the host's network is everything"
+    listed = SandboxSpec.workspace_write(
+        tmp_path, network=NetworkPolicy(allow_hosts=("open.example",), intercept=True), allow_degraded=MISSING
+    )
+    assert not enforcement(listed, facts(listed)).missing(listed.requirements()), "a spec that lists hosts runs"
     strict = SandboxSpec(limits=Limits(memory_bytes=1 << 30))
     assert enforcement(strict, facts(strict)).missing({Control.LIMITS_MEMORY: Grade.ENFORCED})
 

@@ -18,6 +18,7 @@ import anyio
 import pytest
 
 from sandboxkit.backends import VERIFIED, attack
+from sandboxkit.backends._verify import attack_listed
 from sandboxkit.backends.seatbelt import SeatbeltBackend
 from sandboxkit.errors import EnforcementError, ProgramNotFoundError
 from sandboxkit.model import Control, FilesystemPolicy, Grade, Limits, NetworkPolicy, SandboxSpec, Termination
@@ -105,6 +106,18 @@ async def test_the_network_is_off_and_on(work: Path) -> None:
         open_box = spec(work).model_copy(update={"network": NetworkPolicy(mode="host")})
         assert (await boxed(open_box, script, work)).exit_code == 0
         assert bare(script, work).returncode == 0
+
+
+async def test_listed_hosts_are_reached_through_the_one_port_that_is_open(work: Path) -> None:
+    pytest.importorskip("h11", reason="the proxy is the extra egress")
+    assert (await attack_listed(SeatbeltBackend())).findings[0].grade is Grade.ENFORCED
+    script = "curl -sSm20 http://unlisted.invalid/; curl -sSm5 --noproxy '*' http://127.0.0.1:$PORT/ && echo made"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        script = script.replace("$PORT", str(server.getsockname()[1]))
+        listing = spec(work).model_copy(update={"network": NetworkPolicy(mode="listed")})
+        result = await boxed(listing, script, work)
+    assert "made" not in result.text()
+    assert [violation.target for violation in result.violations] == ["http://unlisted.invalid/"]
 
 
 async def test_no_process_outside_is_signalled(work: Path) -> None:

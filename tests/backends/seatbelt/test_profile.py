@@ -50,7 +50,7 @@ def test_the_whole_text() -> None:
         f"(allow file-read* {DEVICES})",
         f"(allow file-write-data file-ioctl (require-all (require-any {DEVICES}) (vnode-type CHARACTER-DEVICE)))",
         '(deny file-write-unlink file-write-create (literal (param "P1")))',
-        '(allow network-outbound (remote ip "localhost:3128"))',
+        '(allow network-outbound (remote tcp4 "localhost:3128"))',
     ]
     assert made.parameters == (("P0", "m"), ("P1", "/w"), ("P2", "/w/.envrc"), ("P3", "/w/s"))
     assert made.arguments()[:4] == ("-p", made.text, "-DP0=m", "-DP1=/w")
@@ -187,12 +187,16 @@ def test_without_a_network_nothing_is_reached() -> None:
     assert not allowed(made, "mach-lookup", name="com.apple.trustd")
 
 
-def test_only_the_proxys_port_is_open() -> None:
-    made = of({"/w": Node.WRITE}, proxy_port=3128)
+@pytest.mark.parametrize("mode", ["none", "listed"])
+def test_only_the_proxys_port_is_open(mode: str) -> None:
+    made = of({"/w": Node.WRITE}, network=mode, proxy_port=3128)
     assert allowed(made, "network-outbound", address="127.0.0.1:3128")
-    for address in ("127.0.0.1:3129", "127.0.0.1:53", "10.0.0.1:3128", "8.8.8.8:53"):
+    for address in ("127.0.0.1:3129", "127.0.0.1:53", "10.0.0.1:3128", "8.8.8.8:53", "[::1]:3128", "10.0.0.1:80"):
         assert not allowed(made, "network-outbound", address=address)
-    assert not allowed(made, "network-bind", address="127.0.0.1:3128")
+    assert not allowed(made, "network-outbound", address="127.0.0.1:3128", transport="udp")
+    for act in ("network-bind", "network-inbound"):
+        for address in ("127.0.0.1:3128", "127.0.0.1:8000", "[::1]:3128"):
+            assert not allowed(made, act, address=address)
     assert not allowed(made, "network-outbound", "/private/var/run/mDNSResponder"), "names are the proxy's to look up"
 
 
@@ -210,9 +214,13 @@ def test_the_hosts_network() -> None:
     assert not allowed(made, "network-outbound", "/private/var/run/docker.sock"), "a socket by path is no network"
 
 
-def test_a_list_of_hosts_is_refused_until_there_is_a_proxy() -> None:
-    with pytest.raises(SpecError, match="knows no host names"):
-        of({"/w": Node.WRITE}, network="listed")
+def test_a_list_of_hosts_without_a_proxy_opens_nothing() -> None:
+    assert of({"/w": Node.WRITE}, network="listed").text == of({"/w": Node.WRITE}).text
+
+
+def test_a_network_it_does_not_know_is_refused() -> None:
+    with pytest.raises(SpecError, match="cannot be kept by Seatbelt"):
+        of({"/w": Node.WRITE}, network="other")
 
 
 def test_processes_reach_only_their_own_box() -> None:

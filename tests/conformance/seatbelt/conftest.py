@@ -43,7 +43,6 @@ calls and no limit of memory; names that do not exist are held as the tables spe
 
 _NO_NAMESPACES = "macOS has no namespaces: processes, devices, /tmp and the loopback are the host's"
 _NO_LOOPBACK = "the box has no network of its own: net.none is kept by refusing every address, its own loopback too"
-_NO_WAY_OUT = "no way leads from its boxes to the proxy in this version: such a spec is refused"
 _NO_MOUNTS = "macOS mounts nothing for a box: its directories lie on the host's disk and are not sized"
 _NO_PROC = "macOS has no /proc"
 _EACH = "limits count each process by itself, and those of the user that ran before are added"
@@ -59,10 +58,8 @@ SEATBELT: Final[Mapping[str, str]] = {
     "a_namespace_is_made_where_the_spec_allows_it": _NO_NAMESPACES,
     "there_is_only_the_boxs_own_loopback": _NO_LOOPBACK,
     "ordinary_sockets_are_made": _NO_LOOPBACK,
-    "listed_hosts_are_reached_and_no_others": _NO_WAY_OUT,
-    "a_refused_host_is_reported": _NO_WAY_OUT,
-    "https_is_looked_into_where_the_spec_asks": _NO_WAY_OUT,
-    "a_secret_is_put_in_outside_and_never_seen": _NO_WAY_OUT,
+    "listed_hosts_are_reached_and_no_others": f"{_NO_LOOPBACK}; the rest of it is kept",
+    "a_secret_is_put_in_outside_and_never_seen": f"{_NO_PROC}, in which the act looks for the secret",
     "objects_of_system_v_are_not_listed_and_can_be_made": "the profile allows no object of System V",
     "a_bomb_of_private_memory_stops_at_the_limit": "macOS enforces no limit of memory on a process",
     "threads_count_as_processes": "RLIMIT_NPROC of macOS counts no threads",

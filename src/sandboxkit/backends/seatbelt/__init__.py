@@ -4,27 +4,30 @@ Isolation by Seatbelt, the sandbox of macOS: a profile put on by sandbox-exec(1)
 
 from __future__ import annotations
 
-import secrets
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from sandboxkit.backends._contract import Detection, Facts, SandboxBackend
-from sandboxkit.backends._launched import LaunchedSandbox, Mechanism
+from sandboxkit.backends._launched import LaunchedSandbox, Mechanism, Outward
 from sandboxkit.backends.seatbelt._detect import NOT_RUN_HERE, found, refusal, unusable
 from sandboxkit.backends.seatbelt._enforcement import enforcement
 from sandboxkit.backends.seatbelt._facts import SeatbeltFacts
 from sandboxkit.backends.seatbelt._plan import launch_plan
-from sandboxkit.backends.seatbelt._scratch import scratch
+from sandboxkit.backends.seatbelt._scratch import scratch, trusted
 from sandboxkit.backends.seatbelt._selftest import selftest
 from sandboxkit.errors import BackendUnavailableError, EnforcementError, SpecError
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator
 
     from sandboxkit.backends._verification import Finding
     from sandboxkit.backends.seatbelt._selftest import Stage
+    from sandboxkit.egress import Resolver
     from sandboxkit.model import Enforcement, ExecResult, Invocation, LaunchPlan, SandboxSpec
+    from sandboxkit.secrets import SecretRegistry
 
 __all__ = ["SeatbeltBackend", "SeatbeltFacts"]
 
@@ -37,6 +40,7 @@ _MECHANISM = Mechanism(
     watched=lambda facts: facts.survey.watched if facts.survey else (),
     refusal=refusal,
     survey=lambda facts: facts.survey,
+    trusted=lambda facts, authority: trusted(facts.scratch, authority),
 )
 
 
@@ -51,9 +55,24 @@ class SeatbeltBackend(SandboxBackend):
     spec that is to run here lists in `allow_degraded`: `process.isolation`,
     `process.kill_tree`, `syscalls` and `limits.memory`. A box opens only for a spec it
     keeps. A root caller is refused.
+
+    Args:
+        resolver: The name service for boxes whose spec lists hosts; the machine's own by
+            default.
+        secrets: The values of what specs inject; each goes only to the hosts it was
+            registered for.
+        ssl_context: Verifies the real hosts where a spec looks into TLS; by default with the
+            certificate authorities of the system.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        resolver: Resolver | None = None,
+        secrets: SecretRegistry | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        self._outward = Outward(resolver, secrets, ssl_context)
         self._tried: tuple[Finding, ...] | None = None
 
     @property
@@ -132,9 +151,10 @@ class SeatbeltBackend(SandboxBackend):
     @asynccontextmanager
     async def _opened(self, spec: SandboxSpec, facts: SeatbeltFacts) -> AsyncIterator[LaunchedSandbox[SeatbeltFacts]]:
         settings = facts.survey.git_identity if facts.survey else b""
-        mark = f"org.sandboxkit.box.{secrets.token_hex(16)}"
+        mark = f"org.sandboxkit.box.{token_hex(16)}"
         with scratch(settings) as directory:
-            box = LaunchedSandbox(_MECHANISM, spec, replace(facts, scratch=directory, mark=mark))
+            boxed = replace(facts, scratch=directory, mark=mark)
+            box = LaunchedSandbox(_MECHANISM, spec, boxed, outward=self._outward)
             try:
                 yield box
             finally:

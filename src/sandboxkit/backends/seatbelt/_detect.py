@@ -9,6 +9,7 @@ import os
 import platform
 import re
 import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from sandboxkit.backends._obstacles import Obstacle
@@ -64,6 +65,7 @@ def found() -> SeatbeltFacts:
         macos=platform.mac_ver()[0],
         interpreter=python,
         processes=user_processes(),
+        has_proxy=None not in (find_spec("h11"), find_spec("cryptography")),
     )
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["enforcement"]
 
+_NO_PROXY = "the proxy is the extra egress, which is not installed; pip install 'sandboxkit[egress]'"
+
 
 def enforcement(spec: SandboxSpec, facts: SeatbeltFacts) -> Enforcement:
     """
@@ -30,10 +32,8 @@ def enforcement(spec: SandboxSpec, facts: SeatbeltFacts) -> Enforcement:
             Control.FS_DENY_INSIDE_ALLOW: _deny(facts),
             Control.FS_OVERLAY: _absent("Seatbelt has no layers; use a copy of the directory"),
             Control.NET_NONE: _network(spec),
-            Control.NET_ALLOWLIST: _absent(
-                "Seatbelt knows addresses and no host names, and no way leads from its boxes to the proxy in this version"
-            ),
-            Control.NET_INTERCEPT: _absent("no way leads from its boxes to the proxy in this version"),
+            Control.NET_ALLOWLIST: _allowlist(spec, facts),
+            Control.NET_INTERCEPT: _intercept(facts),
             Control.PROCESS_ISOLATION: _partial(
                 "processes outside cannot be signalled or inspected; that they exist can be found out"
             ),
@@ -87,8 +87,33 @@ def _deny(facts: SeatbeltFacts) -> ControlState:
 def _network(spec: SandboxSpec) -> ControlState:
     if spec.network.mode == "host":
         return _absent("the spec asks for the host's network")
+    if spec.network.mode == "listed":
+        return _absent("the spec lets listed hosts be reached")
     return _enforced(
         "the profile allows no address, loopback as little; sockets by path in the box's own directory only"
+    )
+
+
+def _allowlist(spec: SandboxSpec, facts: SeatbeltFacts) -> ControlState:
+    """
+    The port is the machine's and the token a variable of the command: who reads that gets
+    what the spec lists, and had a network before.
+    """
+    if not facts.has_proxy:
+        return _absent(_NO_PROXY)
+    if spec.network.mode == "host":
+        return _absent("the spec asks for the host's network")
+    return _enforced(
+        "the profile allows one TCP port of the machine's 127.0.0.1, on which this process serves this command by a "
+        "token of its own, and dials what it has checked; the user's other programs can read that token"
+    )
+
+
+def _intercept(facts: SeatbeltFacts) -> ControlState:
+    if not facts.has_proxy:
+        return _absent(_NO_PROXY)
+    return _enforced(
+        "the proxy stands in for hosts by an authority made for one command, which only its box is told of"
     )
 
 

@@ -32,6 +32,7 @@ class SeatbeltFacts(Facts):
         mark: A name only this box may look up, by which its processes are found.
         processes: Processes the user has already, which its limit counts too; None where
             they could not be counted.
+        has_proxy: Whether the egress proxy can be used: the extra `egress` is installed.
         tried: What the backend's own attack found, on this machine, beyond the shared one.
     """
 
@@ -42,6 +43,7 @@ class SeatbeltFacts(Facts):
     scratch: str = ""
     mark: str = ""
     processes: int | None = None
+    has_proxy: bool = False
     tried: tuple[Finding, ...] = field(default=())
 
     def surveyed(self, spec: SandboxSpec) -> SeatbeltFacts:
@@ -61,5 +63,6 @@ class SeatbeltFacts(Facts):
             "program": self.program,
             "macos": self.macos,
             "interpreter": self.interpreter,
+            "egress_proxy": self.has_proxy,
             "tried": {str(finding.control): finding.reason for finding in self.tried},
         }

@@ -8,6 +8,7 @@ import marshal
 import math
 from typing import TYPE_CHECKING
 
+from sandboxkit.backends._proxied import proxied_environment
 from sandboxkit.backends._tree import Node, Tree, working_directory
 from sandboxkit.backends.seatbelt._nodes import box_nodes
 from sandboxkit.backends.seatbelt._profile import Box, profile, real
@@ -43,7 +44,7 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: SeatbeltFacts)
         raise SpecError("the machine was not looked at for this spec; call detect(spec) first")
     nodes = _nodes(spec, survey, facts.scratch)
     confinement = _confinement(invocation, spec, facts, nodes)
-    made = profile(_box(spec, facts, survey, nodes))
+    made = profile(_box(invocation, spec, facts, survey, nodes))
     return LaunchPlan(
         backend="seatbelt",
         argv=(
@@ -58,7 +59,7 @@ def launch_plan(invocation: Invocation, spec: SandboxSpec, facts: SeatbeltFacts)
         ),
         confinement=confinement,
         mark=facts.mark,
-        notes=_notes(survey),
+        notes=(*_notes(survey), *_way_note(invocation, spec)),
     )
 
 
@@ -69,6 +70,13 @@ def _notes(survey: Survey) -> tuple[str, ...]:
     return tuple(notes)
 
 
+def _way_note(invocation: Invocation, spec: SandboxSpec) -> tuple[str, ...]:
+    if spec.network.mode != "listed":
+        return ()
+    port = f"port {invocation.proxy.port}" if invocation.proxy else "a port that is chosen when it starts, TCP"
+    return (f"its only way out is {port} of this machine's loopback, where the application serves it, by a token",)
+
+
 def _nodes(spec: SandboxSpec, survey: Survey, scratch: str) -> Mapping[str, Node]:
     """
     What the box shows; a denied path that does not exist is denied all the same.
@@ -77,12 +85,15 @@ def _nodes(spec: SandboxSpec, survey: Survey, scratch: str) -> Mapping[str, Node
     return {**dict.fromkeys(denied, Node.HIDDEN), **box_nodes(spec, survey, scratch)}
 
 
-def _box(spec: SandboxSpec, facts: SeatbeltFacts, survey: Survey, nodes: Mapping[str, Node]) -> Box:
+def _box(
+    invocation: Invocation, spec: SandboxSpec, facts: SeatbeltFacts, survey: Survey, nodes: Mapping[str, Node]
+) -> Box:
     return Box(
         nodes=nodes,
         missing=tuple(place.path for place in survey.watched),
         sockets=(facts.scratch,) if facts.scratch else (),
         network=spec.network.mode,
+        proxy_port=invocation.proxy.port if invocation.proxy else None,
         debugging=spec.process.allow_ptrace,
         terminal=spec.process.tty,
         mark=facts.mark,
@@ -103,19 +114,22 @@ def _confinement(
 
     return Confinement(
         argv=invocation.argv,
-        environment=_environment(invocation, facts, survey),
+        environment=_environment(invocation, spec, facts, survey),
         cwd=working_directory(invocation.cwd, spec, survey, is_shown, home),
         pass_fds=tuple(zip(range(first, _MANY), invocation.pass_fds, strict=False)),
     )
 
 
-def _environment(invocation: Invocation, facts: SeatbeltFacts, survey: Survey) -> tuple[tuple[str, str], ...]:
-    if not facts.scratch:
-        return invocation.environment
-    home, given = f"{facts.scratch}/home", dict(invocation.environment)
-    if given.get("HOME") == survey.home:
-        given["HOME"] = home
-    given.setdefault("TMPDIR", f"{facts.scratch}/tmp")
+def _environment(
+    invocation: Invocation, spec: SandboxSpec, facts: SeatbeltFacts, survey: Survey
+) -> tuple[tuple[str, str], ...]:
+    given, proxy = dict(invocation.environment), invocation.proxy
+    if facts.scratch:
+        if given.get("HOME") == survey.home:
+            given["HOME"] = f"{facts.scratch}/home"
+        given.setdefault("TMPDIR", f"{facts.scratch}/tmp")
+    if proxy is not None:
+        given = proxied_environment(spec.network, given, port=proxy.port, authority=proxy.authority, token=proxy.token)
     return tuple(given.items())
 
 

@@ -56,8 +56,9 @@ class Box:
             begin with a link of the system's own (/tmp).
         missing: Names that do not exist and must not be made.
         sockets: Directories in which sockets may be made and connected to.
-        network: `none`, or `host` for all of the host's network.
-        proxy_port: The one port of the host's own loopback that may be connected to, or
+        network: `none`, `listed` for what the proxy lets through, or `host` for all of the
+            host's network.
+        proxy_port: The one TCP port of the host's own 127.0.0.1 that may be connected to, or
             None.
         debugging: Whether its processes may debug each other.
         terminal: Whether it may use terminals.
@@ -353,9 +354,9 @@ def _network(box: Box, names: _Names) -> Iterator[str]:
     if box.proxy_port is not None:
         if box.proxy_port not in _PORTS:
             raise SpecError(f"the egress proxy's port {box.proxy_port!r} is none; it is a number from 1 to 65535")
-        yield f'(allow network-outbound (remote ip "localhost:{box.proxy_port:d}"))'
+        yield f'(allow network-outbound (remote tcp4 "localhost:{box.proxy_port:d}"))'
     match box.network:
-        case "none":
+        case "none" | "listed":
             return
         case "host":
             yield '(allow network-outbound (remote ip "*:*"))'
@@ -363,4 +364,4 @@ def _network(box: Box, names: _Names) -> Iterator[str]:
             yield f'(allow network-outbound (literal "{RESOLVER}"))'
             yield "(allow system-socket (require-all (socket-domain AF_SYSTEM) (socket-protocol 2)))"
         case mode:
-            raise SpecError(f"network.mode {mode!r} cannot be kept by Seatbelt, which knows no host names; use 'none'")
+            raise SpecError(f"network.mode {mode!r} cannot be kept by Seatbelt; use 'none' or 'listed'")

@@ -185,16 +185,27 @@ attempt("name", socket.getaddrinfo, "example.invalid", 80)
     assert inside == {"interfaces": ["lo"], "routes": 0, "sockets": 0, "elsewhere": "ENETUNREACH"}
 
 
+_SHOWN = """
+def told_proxy(name):
+    # Where it listens, and what it is to be shown: nothing where only the box reaches it.
+    told, _, place = os.environ[name].removeprefix("http://").rstrip("/").rpartition("@")
+    host, _, number = place.rpartition(":")
+    shown = b"Proxy-Authorization: Basic " + base64.b64encode(told.encode()) + b"\\r\\n" if told else b""
+    return (host, int(number)), shown
+"""
+
 LISTED = Act(
-    """
+    "import base64"
+    + _SHOWN
+    + """
 def direct(port):
     with socket.create_connection(("127.0.0.1", port), 5) as client:
         if client.recv(6) != b"served":
             raise OSError(errno.EPROTO, "")
 def asked(what, port):
-    host, _, number = os.environ["http_proxy"].rpartition("@")[2].removeprefix("http://").rstrip("/").rpartition(":")
-    with socket.create_connection((host, int(number)), 5) as client:
-        client.sendall(b"CONNECT 127.0.0.1:%d HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n" % port)
+    place, shown = told_proxy("http_proxy")
+    with socket.create_connection(place, 5) as client:
+        client.sendall(b"CONNECT 127.0.0.1:%d HTTP/1.1\\r\\nHost: x\\r\\n%b\\r\\n" % (port, shown))
         answer = b""
         while part := client.recv(4096):
             answer += part
@@ -247,16 +258,17 @@ KEY = "SANDBOXKIT_TEST_KEY"
 SPELLINGS = (SECRET, base64.b64encode(SECRET.encode()).decode(), SECRET.encode().hex())
 
 ASKED = Act(
-    """
-import pathlib, ssl
+    "import base64, pathlib, ssl"
+    + _SHOWN
+    + """
 port, authority = arguments["port"], arguments["authority"]
 context = ssl.create_default_context(cafile=authority or os.environ["SSL_CERT_FILE"])
 def opened():
     if authority:
         return socket.create_connection(("127.0.0.1", port), 10)
-    host, _, number = os.environ["https_proxy"].rpartition("@")[2].removeprefix("http://").rstrip("/").rpartition(":")
-    client = socket.create_connection((host, int(number)), 10)
-    client.sendall(b"CONNECT 127.0.0.1:%d HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n" % port)
+    place, shown = told_proxy("https_proxy")
+    client = socket.create_connection(place, 10)
+    client.sendall(b"CONNECT 127.0.0.1:%d HTTP/1.1\\r\\nHost: x\\r\\n%b\\r\\n" % (port, shown))
     answer = b""
     while not answer.endswith(b"\\r\\n\\r\\n"):
         part = client.recv(1)
