@@ -27,7 +27,7 @@ import anyio
 import pytest
 from tests.backends.seatbelt.test_without_sandbox import PROGRAM
 
-from sandboxkit.backends import Detection
+from sandboxkit.backends import Detection, _verify
 from sandboxkit.backends._kernel import landlock_abi
 from sandboxkit.backends._verify import attack_listed
 from sandboxkit.backends.seatbelt import SeatbeltBackend, SeatbeltFacts
@@ -283,6 +283,22 @@ async def test_clients_that_show_the_token_only_when_asked_are_not_reported(prog
         assert listed.asked[0][0] == "/r/info/refs?service=git-upload-pack"
 
 
+async def test_ordinary_tools_take_the_token_from_the_variables(program: Path) -> None:
+    with serving(Server()) as listed:
+        url = f"http://open.example:{listed.port}/"
+        tools = {
+            "wget": ["wget", "-qO-", "-t1", "-T30", url],
+            "npm": ["npm", "view", "package", "--registry", url, "--fetch-retries=0"],
+            "pip": ["pip", "download", "package", "--index-url", url, "--trusted-host", "open.example", "--retries=0"],
+        }
+        network = NetworkPolicy(allow_hosts=(f"open.example:{listed.port}",), permit_networks=LOOPBACK)
+        async with box(program, network) as inside:
+            for words in (words for name, words in tools.items() if shutil.which(name)):
+                listed.asked.clear()
+                result = await inside.run(words)
+                assert (bool(listed.asked), result.violations) == (True, ()), (words, result)
+
+
 async def test_tls_is_looked_into_by_a_certificate_the_box_reads(program: Path, tmp_path: Path) -> None:
     from sandboxkit.egress._authority import Authority
 
@@ -353,6 +369,17 @@ async def test_the_attack_finds_a_box_out_that_holds_nothing_back(program: Path)
 
 
 async def test_the_attack_believes_a_box_that_opens_the_one_port(held: Path) -> None:
+    (finding,) = (await attack_listed(OnLinux(held))).findings
+    assert finding.grade is Grade.ENFORCED, finding
+
+
+async def test_the_attack_needs_no_program_that_macos_has_not(
+    held: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = _verify._LISTED_SCRIPT.read_text()
+    assert "command -v timeout" in text
+    without = _executable(tmp_path / "attack.sh", text.replace("command -v timeout", "command -v no-such-program"))
+    monkeypatch.setattr(_verify, "_LISTED_SCRIPT", without)
     (finding,) = (await attack_listed(OnLinux(held))).findings
     assert finding.grade is Grade.ENFORCED, finding
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,15 @@ async def main():
                 found["ran"] = [result.exit_code, result.text(), str(result.enforcement.grade(sk.Control.FS_READ))]
         except sk.SandboxError as exc:
             found.setdefault("refused", []).append([type(exc).__name__, str(exc)])
+    hosts = sk.NetworkPolicy(allow_hosts=("open.example",))
+    for missing in ({sk.Control.NET_ALLOWLIST}, set()):
+        allowed = frozenset(sk.Control) - missing
+        spec = sk.SandboxSpec.workspace_write(work, network=hosts, allow_degraded=allowed)
+        try:
+            async with registry.open(spec) as box:
+                found["listed"] = (await box.run(["/bin/sh", "-c", "echo $http_proxy"])).text()
+        except sk.SandboxError as exc:
+            found.setdefault("unlisted", []).append([type(exc).__name__, str(exc)])
     print(json.dumps(found))
 anyio.run(main)
 """
@@ -89,6 +99,10 @@ def test_a_sandbox_that_holds_nothing_back_is_found_out(tmp_path: Path) -> None:
     kinds = [kind for kind, _ in found["refused"]]
     assert kinds == ["EnforcementError"], "only a spec that requires nothing at all runs"
     assert found["ran"] == [3, f"{tmp_path}/work\n", "absent"], "and is told what it got"
+    ((kind, why),) = found["unlisted"]
+    assert kind == "EnforcementError"
+    assert "the attack reached a server that is not listed" in why
+    assert re.fullmatch(r"http://sandboxkit:[\w-]{32}@127\.0\.0\.1:[0-9]+\n", found["listed"])
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -98,3 +112,4 @@ def test_a_root_caller_is_refused(tmp_path: Path) -> None:
     assert "run as an ordinary user" in str(found["remedy"])
     assert [kind for kind, _ in found["refused"]] == ["NoBackendError"] * 2
     assert "ran" not in found
+    assert "listed" not in found
