@@ -357,7 +357,10 @@ class LaunchedSandbox(Sandbox, Generic[F]):
                 raise SetupError(self._mechanism.name, problem) from exc
             stack.callback(door.close)
             self._proxy = LoopbackProxy(door.port, made.token or "", authority)
-            yield _Way(made.serve, door)
+            try:
+                yield _Way(made.serve, door)
+            finally:
+                self._proxy = None  # the port may be anybody's from now on
 
     def _refused(self, outcome: Outcome) -> tuple[Violation, ...]:
         """

@@ -233,6 +233,7 @@ async def test_what_is_listed_is_reached_by_the_environment_and_the_rest_is_repo
                 f"http://other.example:{unlisted.port}/": f'network.allow_hosts = ["other.example:{unlisted.port}"]',
                 away: f'network.allow_hosts = ["127.0.0.1:{unlisted.port}"]',
             }
+            assert "localhost:" not in inside.plan(["true"]).argv[2], "the port may be anybody's now"
             assert result.enforcement.grade(Control.NET_ALLOWLIST) is Grade.ENFORCED
             assert result.enforcement.grade(Control.NET_NONE) is Grade.ABSENT
             assert "listed hosts" in result.enforcement.reason(Control.NET_NONE)

@@ -97,13 +97,11 @@ class SeatbeltBackend(SandboxBackend):
         return Detection(True, reason, "", facts if spec is None else facts.surveyed(spec), (NOT_RUN_HERE,))
 
     async def _attacked(self, facts: SeatbeltFacts, stage: Stage) -> ExecResult:
-        looked = facts.surveyed(stage.spec())
-        short = frozenset(
-            control
-            for control, needed in stage.spec().requirements().items()
-            if enforcement(stage.spec(), looked).grade(control) < needed
-        )
-        async with self._opened(stage.spec(short), looked) as box:
+        spec = stage.spec(is_listed=facts.has_proxy)
+        looked = facts.surveyed(spec)
+        claim = enforcement(spec, looked)
+        short = frozenset(control for control, needed in spec.requirements().items() if claim.grade(control) < needed)
+        async with self._opened(stage.spec(short, is_listed=facts.has_proxy), looked) as box:
             return await box.run(stage.argv(), cwd=stage.work)
 
     def enforcement(self, spec: SandboxSpec, facts: Facts) -> Enforcement:

@@ -1,6 +1,7 @@
 """
 The backend's own attack: what the shared one does not try, because other mechanisms are
-not by path. Moves, hard links, other spellings of a protected name.
+not by path. Moves, hard links, other spellings of a protected name; and, where its network
+lists hosts, another port of the machine's loopback than the one that is open.
 
 It grades what it looked at; a box in which not even what is allowed works proves nothing.
 """
@@ -8,7 +9,7 @@ It grades what it looked at; a box in which not even what is allowed works prove
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING
 from sandboxkit.backends._temporary import temporary_directory
 from sandboxkit.backends._verification import Finding
 from sandboxkit.errors import SandboxError
-from sandboxkit.model import Control, FilesystemPolicy, Grade, Limits, SandboxSpec
+from sandboxkit.model import Control, FilesystemPolicy, Grade, Limits, NetworkPolicy, SandboxSpec
+from sandboxkit.process import LoopbackDoor
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -39,11 +41,13 @@ class Stage:
         root: A private directory.
         canary: What the file outside the box holds.
         secret: What the denied file inside it holds.
+        port: A port of the machine's loopback, on which something listens.
     """
 
     root: str
     canary: str
     secret: str
+    port: int
 
     @property
     def work(self) -> str:
@@ -59,18 +63,25 @@ class Stage:
         """
         return f"{self.root}/outside"
 
-    def spec(self, degraded: frozenset[Control] = frozenset()) -> SandboxSpec:
+    def spec(self, degraded: frozenset[Control] = frozenset(), *, is_listed: bool = False) -> SandboxSpec:
         """
         The box it is tried in.
+
+        Args:
+            degraded: What may hold less well.
+            is_listed: Whether its network is a list of hosts, which is empty, or none.
         """
         files = FilesystemPolicy(base="system", write=(self.work,), deny=(f"{self.work}/in/secret",))
-        return SandboxSpec(filesystem=files, limits=Limits(wall=_WALL_SECONDS), allow_degraded=degraded)
+        network = NetworkPolicy(mode="listed" if is_listed else "none")
+        return SandboxSpec(
+            filesystem=files, network=network, limits=Limits(wall=_WALL_SECONDS), allow_degraded=degraded
+        )
 
     def argv(self) -> tuple[str, ...]:
         """
         The attack itself.
         """
-        return ("/bin/sh", "-c", SCRIPT.read_text(), "sh", self.outside)
+        return ("/bin/sh", "-c", SCRIPT.read_text(), "sh", self.outside, str(self.port))
 
 
 @contextmanager
@@ -78,8 +89,8 @@ def stage() -> Iterator[Stage]:
     """
     Makes the files, and removes them.
     """
-    with temporary_directory("sandboxkit-selftest-") as root:
-        made = Stage(root, os.urandom(16).hex(), os.urandom(16).hex())
+    with temporary_directory("sandboxkit-selftest-") as root, closing(LoopbackDoor()) as door:
+        made = Stage(root, os.urandom(16).hex(), os.urandom(16).hex(), door.port)
         for name in ("work/in/secret", "outside"):
             os.makedirs(f"{root}/{name}", mode=0o700)
         Path(made.outside, "canary").write_text(made.canary + "\n")
@@ -119,7 +130,21 @@ def judged(made: Stage, said: str) -> tuple[Finding, ...]:
             if moved
             else "",
         ),
+        *_reached(seen),
     )
+
+
+def _reached(seen: set[tuple[str, ...]]) -> tuple[Finding, ...]:
+    """
+    What is found of the network; nothing where no port is open to the box.
+    """
+    control = Control.NET_ALLOWLIST
+    if ("proxy", "open") in seen:
+        made = ("port", "made") in seen
+        return (_finding(control, "connected to another port of the loopback than its proxy's" if made else ""),)
+    if ("proxy", "closed") in seen:
+        return (Finding(control, Grade.PARTIAL, "could not be verified: its proxy was out of reach"),)
+    return ()
 
 
 def _outside(made: Stage) -> str:
@@ -133,7 +158,7 @@ def _outside(made: Stage) -> str:
 def _finding(control: Control, what: str) -> Finding:
     if what:
         return Finding(control, Grade.ABSENT, f"the backend's own attack {what}")
-    return Finding(control, Grade.ENFORCED, "the backend's own attack with moves, links and spellings was held")
+    return Finding(control, Grade.ENFORCED, "the backend's own attack with moves, links, spellings and ports was held")
 
 
 def _unverified(why: str) -> tuple[Finding, ...]:

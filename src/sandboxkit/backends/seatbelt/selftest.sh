@@ -1,7 +1,7 @@
 # What a box of Seatbelt must not allow beyond the shared attack: moves, links and other
 # spellings. Prints key=value lines. Its working directory is writable, in/secret in it is
-# denied. Argument: a directory outside.
-outside=$1
+# denied. Arguments: a directory outside, a port of the loopback that listens.
+outside=$1 port=$2
 PATH=/usr/bin:/bin:/usr/sbin:/sbin
 
 echo x 2>/dev/null >allowed && read -r line 2>/dev/null <allowed && echo wrote=yes
@@ -19,4 +19,14 @@ for hooks in .git/hooks .GIT/hooks; do
     mkdir -p "$hooks" 2>/dev/null && echo x 2>/dev/null >"$hooks/pre-commit" && echo "hook=$hooks"
 done
 mkdir -p full/hooks && mv full .git 2>/dev/null && echo moved=full
+
+reach() {
+    bash --noprofile --norc -c 'exec 3<>"/dev/tcp/127.0.0.1/$0"' "$1" 2>/dev/null
+}
+proxy=${http_proxy:-}
+if [ -n "$proxy" ] && command -v bash >/dev/null 2>&1; then
+    proxy=${proxy##*:} proxy=${proxy%%/*}
+    reach "$proxy" && echo proxy=open || echo proxy=closed
+    reach "$port" && echo port=made
+fi
 echo done=yes
