@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.shell.oracle import is_bash_all
+from tests.shell.hidden import hide
 from tests.shell.texts import AROUND, JOINS, PIECES, abut, damage, jumble, write
 
 import sandboxkit as sk
@@ -47,6 +48,8 @@ def some_text(rng: random.Random) -> str:
             return rng.choice(PIECES) * rng.randrange(1, 3000)
         case 5:
             return jumble(rng)
+        case 6:
+            return hide(rng)
         case _:
             return abut(rng)
 
