@@ -11,8 +11,8 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.shell.oracle import is_bash_all
 from tests.shell.hidden import hide
+from tests.shell.oracle import is_bash_all
 from tests.shell.texts import AROUND, JOINS, PIECES, abut, damage, jumble, write
 
 import sandboxkit as sk
