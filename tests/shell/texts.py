@@ -389,6 +389,7 @@ ONCE_WRONG = (  # what a grammar reads otherwise than bash
         "((${v1/a/))\np7\n}))",
         "v1=a; p1 $((${v1:-))\np7\n}))",
         "v1=a; p1 $[${v1:-]\np7\n}]",
+        "v1=a; p1 ${v1/'$(p1 '$(p7)')'}",
     ),
     *(
         "[ a > f1 ]",

@@ -11,6 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.shell.hidden import hide
 from tests.shell.oracle import is_bash_all
 from tests.shell.texts import AROUND, JOINS, PIECES, abut, damage, jumble, write
 
@@ -47,6 +48,8 @@ def some_text(rng: random.Random) -> str:
             return rng.choice(PIECES) * rng.randrange(1, 3000)
         case 5:
             return jumble(rng)
+        case 6:
+            return hide(rng)
         case _:
             return abut(rng)
 

@@ -365,8 +365,7 @@ class WordReader:
         A pattern the grammar does not look into.
         """
         text = self.slice(node)
-        if _CODE.search(text):
-            self._evaluate(text, part, node.start_byte)
+        self._expanded(text, part, node.start_byte)
         word.doubts(_PATTERN)
         word.text += masked(text)
 
@@ -600,10 +599,20 @@ class WordReader:
 
     def _pattern(self, word: _Word, node: Node, part: int) -> None:
         text = self.slice(node)
-        if _CODE.search(text):
-            self._evaluate(text, part, node.start_byte)
+        self._expanded(text, part, node.start_byte)
         name = re.fullmatch(r"\$(\w+)", text)
         word.text += masked(self._variables.get(name[1]) if name else _ESCAPED.sub(r"\1", text).replace('"', ""))
+
+    def _expanded(self, text: str, part: int, start: int) -> None:
+        """
+        Reads the substitutions in a pattern, which expands as text within double quotes does
+        but for single quotes and process substitutions.
+        """
+        if not _CODE.search(text):
+            return
+        self._evaluate(text, part, start)
+        if "'" in text or _PROCESS.search(text):
+            raise UnsureError("its quotes cannot be read with certainty")
 
     def _command(self, word: _Word, node: Node, part: int, *, quoted: bool) -> None:
         word.doubts(_VALUE if quoted else _WORDS, is_output=True)
