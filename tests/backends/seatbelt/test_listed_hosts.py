@@ -262,7 +262,7 @@ async def test_each_command_has_a_port_and_a_token_of_its_own_and_both_end_with_
                 await other.stdin.aclose()
                 result = await other.wait()
             assert result.violations == (), "whoever shows no token may be anybody"
-            assert [event.verdict.code for event in events] == ["allowed", "token", "token", "token"]
+            assert sorted(event.verdict.code for event in events) == ["allowed", "token", "token", "token"]
             assert is_closed(second[0])
             assert await anyio.to_thread.run_sync(asked, first[0], target, first[1]) == "200"
         assert is_closed(first[0]), "also where nobody waited for the command"
