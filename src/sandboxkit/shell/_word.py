@@ -43,6 +43,7 @@ _MASK = {ord(char): chr(0xE000 + ord(char)) for char in _SPECIAL}
 _UNMASK = {0xE000 + ord(char): char for char in _SPECIAL} | {ord(SPLIT): " "}
 _DESCRIPTOR = re.compile(r"\{[A-Za-z_]\w*\}|\d+")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_ENDS_IN_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\.\Z", re.DOTALL)
 _IN_QUOTES = re.compile(r'\\(["$`\\])')
 _NAME_PATTERN = re.compile(r"[*?]|\[[^/]*\]")
 _HOME = re.compile(r"~(?=/|$)")
@@ -477,13 +478,13 @@ class WordReader:
         `${…}`. Source: bash(1), "Parameter Expansion", version 5.2.
         """
         children = node.children
-        if len(children) < 3 or children[-1].type != "}":
+        if len(children) < 3 or children[-1].type != "}" or _ENDS_IN_ESCAPE.search(self.slice(node)):
             raise UnsureError("it has an expansion the reader does not know")
         check_touching(children[:3])
         if _PROCESS.search(self.slice(node)) and _PROCESS.search(self._own_text(node)):
             # The grammar takes it for text, which it is within quotes alone: bash runs what stands in it.
             raise UnsureError("it has what looks like a process substitution within an expansion")
-        if quoted and any(child.type in _SINGLE_QUOTES for child in _descendants(children[2:])):
+        if quoted and self._has_single_quotes(children[2:]):
             # Within double quotes they are ordinary characters for some operators.
             raise UnsureError("it has single quotes within an expansion within double quotes")
         inner = children[1:-1]
@@ -511,6 +512,15 @@ class WordReader:
             word.is_secret = True
             self.marks |= SECRET
         self._modified(word, name, inner, part, quoted=quoted)
+
+    def _has_single_quotes(self, nodes: Sequence[Node]) -> bool:
+        """
+        Whether *nodes* hold single quotes, seen by the grammar or in a pattern it does not look into.
+        """
+        return any(
+            child.type in _SINGLE_QUOTES or (child.type == "regex" and "'" in _ESCAPED.sub("", self.slice(child)))
+            for child in _descendants(nodes)
+        )
 
     def _own_text(self, node: Node) -> str:
         """
