@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ssl
 import threading
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,9 @@ def test_an_allowed_request_is_answered_and_the_thread_ends() -> None:
             with http.stream("GET", f"http://a.example:{port}/") as answer:
                 assert b"".join(answer.iter_bytes()) == b"hello"
         assert heads[0].startswith("GET /y HTTP/1.1")
+    deadline = time.monotonic() + 10
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)  # the server's thread ends on its own
     assert threading.active_count() == before
 
 

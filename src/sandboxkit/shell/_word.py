@@ -43,6 +43,7 @@ _MASK = {ord(char): chr(0xE000 + ord(char)) for char in _SPECIAL}
 _UNMASK = {0xE000 + ord(char): char for char in _SPECIAL} | {ord(SPLIT): " "}
 _DESCRIPTOR = re.compile(r"\{[A-Za-z_]\w*\}|\d+")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_QUOTED = re.compile(r"\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
 _ENDS_IN_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\.\Z", re.DOTALL)
 _IN_QUOTES = re.compile(r'\\(["$`\\])')
 _NAME_PATTERN = re.compile(r"[*?]|\[[^/]*\]")
@@ -367,6 +368,9 @@ class WordReader:
         """
         text = self.slice(node)
         self._expanded(text, part, node.start_byte)
+        unquoted = _QUOTED.sub("", text)
+        if unquoted.count("(") != unquoted.count(")"):
+            raise UnsureError("its brackets cannot be read with certainty")
         word.doubts(_PATTERN)
         word.text += masked(text)
 
