@@ -272,7 +272,7 @@ def function(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:
     names = [child for child in children if child.type == "word"]
     bodies = [child for child in children if child.is_named and child.type not in _NO_BODY]
     redirects = [child for child in children if child.type in REDIRECTS]
-    if len(names) != 1 or len(bodies) != 1:
+    if len(names) != 1 or len(bodies) != 1 or (bodies[0].type == "test_command" and bodies[0].children[0].type == "["):
         raise UnsureError("it has a function the reader does not know")
     name = reader.words.slice(names[0])
     reader.tokens.add(names[0])

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from sandboxkit.model import Assignment, Redirect, SimpleCommand
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Draft", "finish"]
 
+_ASSIGNS = re.compile(rb"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
 _COMPOUND = RESERVED - {"time", "coproc", "[["}
 
 
@@ -85,9 +87,11 @@ def finish(
         part = with_declared(part, found.variables)
     found.parts[index] = part
     if part.argv:
+        starts = words.starts
         if words.literal[0]:
             _check_keywords(words)
-        starts = words.starts
+        if _ASSIGNS.match(reader.source.data, starts[0]):
+            raise UnsureError("it has an assignment behind a redirection, which the grammar takes for a program")
         reader.starter.start(
             index, part, place, lambda word: span_of(starts[word], end) if word < len(starts) else None
         )

@@ -26,8 +26,8 @@ _GOES_ON = re.compile(
 )
 _PIPED = re.compile(r"(?:^|[^|])\|&?[ \t\n]*$")
 _BEGINS = re.compile(
-    r"(?:^|[;(\n]|(?<![<>])[&|]|(?:^|[\s;&|(])(?:\{|then|do|else|elif|if|while|until|time(?:[ \t]+-p)?)[ \t])"
-    r"[ \t]*(?:![ \t]+)*$"
+    r"(?:^|[;(\n]|(?<![<>])[&|]|(?:\(\)|\bfunction[ \t]+\w+)(?=[ \t]*\{))[ \t]*"
+    r"(?:(?:\{|then|do|else|elif|if|while|until|!|time(?:[ \t]+-p)?)[ \t]+)*$"
 )
 _SUBSTITUTION = re.compile(r"[$<>]\([ \t]*$")
 _NAME = rf"(?!(?:{'|'.join(sorted(filter(str.isalpha, RESERVED)))})\b)[A-Za-z_]\w*"
