@@ -167,6 +167,7 @@ def _match(theirs: tuple[str | None, ...], ours: tuple[Word, ...]) -> bool:
     return (
         (_may_be_none(first) and _match(theirs[1:], ours))
         or (_may_be_none(mine) and _match(theirs, ours[1:]))
+        or (len(ours) > 1 and _is_value(mine) and _is_value(ours[1]) and _match(theirs, ours[1:]))
         or (_may_be_many(first) and _match(theirs, ours[1:]))
         or (_same(first, mine) and _match(theirs[1:], ours[1:]))
         or (_may_be_many(mine) and _same(first, mine) and _match(theirs[1:], (_next(mine), *ours[1:])))
@@ -178,6 +179,14 @@ def _next(word: Word) -> Word:
     What is known of the words that *word* stands for behind the first.
     """
     return replace(word, known="") if isinstance(word, Unknown) else word
+
+
+def _is_value(word: Word) -> bool:
+    """
+    Whether *word* is one that is not known: those of a list stand beside each other, and bash
+    takes one of them for `"$v1"`.
+    """
+    return isinstance(word, Unknown) and word.doubt is Doubt.VALUE
 
 
 def _may_be_none(word: Word) -> bool:

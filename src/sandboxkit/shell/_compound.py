@@ -241,6 +241,8 @@ def case(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:
             items.append(child)
         elif child.is_named and child.type != "comment":
             reader.words.into(subject, child, index)
+    if b"\n" in reader.source.data[node.start_byte : node.children[1].start_byte]:
+        raise UnsureError("it has a case the reader does not know")  # bash wants the word in the same line
     if items:
         final = items[-1].children[-1]
         if final.is_named and b"\n" not in reader.source.data[final.end_byte : node.end_byte]:
