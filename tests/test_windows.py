@@ -78,7 +78,13 @@ except sk.SandboxError as exc:
 def test_a_run_is_refused_with_what_to_use_instead() -> None:
     said = there(RUN)
     assert said.startswith("NoBackendError")
-    for words in ("win32", "nothing was run", "Docker", "WSL 2", "nothing ever runs unconfined"):
+    for words in (
+        "win32",
+        "nothing was run",
+        "DockerBackend(image=..., workspace='copy')",
+        "WSL 2",
+        "nothing ever runs unconfined",
+    ):
         assert words in said
 
 
@@ -110,4 +116,4 @@ def test_verbs_of_the_command_line(verb: str) -> None:
     lines = there(code).splitlines()
     assert lines[-1] == ("1" if verb == "doctor" else "0")
     if verb == "doctor":
-        assert "use Docker, or run in WSL 2" in "\n".join(lines)
+        assert "use Docker with an image and copies, or run in WSL 2" in "\n".join(lines)

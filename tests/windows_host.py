@@ -114,4 +114,6 @@ def become_windows() -> None:
     for name in SIGNALS:
         if hasattr(signal, name):
             delattr(signal, name)
+    # anyio sets it there on every listener; what stands in for it does no harm.
+    socket.SO_EXCLUSIVEADDRUSE = socket.SO_KEEPALIVE  # type: ignore[attr-defined]  # Windows has it
     sys.platform = "win32"

@@ -270,8 +270,17 @@ def test_what_a_second_command_finds_in_a_box_of_copies(looked: str, is_alive: b
     assert _verify._is_alive_inside(seen(pidns="7"), looked) is is_alive
 
 
+def test_a_box_of_another_kernel_shares_no_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = "/proc/self/ns/none"
+    found = seen(inode=f"{path} 4:1")
+    assert found.shares(path) is None, "here it cannot be told"
+    monkeypatch.setattr(_verify, "_HAS_NAMESPACES", False)
+    assert found.shares(path) is False, "on a host without /proc it can"
+    assert seen().shares(path) is None
+
+
 def test_a_file_of_the_boxs_own_may_be_written(tmp_path: Path) -> None:
-    stage = _verify._Stage(str(tmp_path), "c", -1)
+    stage = _verify._Stage(str(tmp_path), "c", None, None)
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "canary").write_text("c\n")
     own = seen(opened="/etc/passwd", inode="/etc/passwd 1:1")

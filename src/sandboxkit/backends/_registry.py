@@ -51,8 +51,8 @@ _RETRY_SECONDS = 30.0
 """How long it is believed that a backend is unavailable: memory may have been short."""
 _NO_MECHANISM = (
     "no backend uses a mechanism of this operating system, and nothing ever runs unconfined instead; "
-    "on Windows run in WSL 2, whose Linux has backends of its own and reaches the engine of Docker Desktop; "
-    "elsewhere use Docker (pip install 'sandboxkit[docker]', and start an engine)"
+    "use Docker (pip install 'sandboxkit[docker]', and start an engine); on Windows with an image and copies: "
+    "registry.register(DockerBackend(image=..., workspace='copy')); or run there in WSL 2, whose Linux has backends of its own"
 )
 _REPORT = "report it to whoever makes this backend"
 

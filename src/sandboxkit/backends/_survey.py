@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from sandboxkit.model import SandboxSpec
 
-__all__ = ["Identity", "Survey", "identity", "survey"]
+__all__ = ["OTHER_HOME", "Identity", "Survey", "identity", "survey"]
 
 Kind = Literal["directory", "file"]
 
@@ -44,6 +44,8 @@ Kind = Literal["directory", "file"]
 _SPARE_ID = 1_900_000_000
 _SPARE_IDS = 1000
 _WHOLE_RANGE = 0xFFFFFFFF
+OTHER_HOME = "/home/sandbox"
+"""The box's, where the user's own path cannot be."""
 _KEY_LISTS = ("/proc/keys", "/proc/key-users")
 
 
@@ -141,6 +143,8 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = (), maps_ids: bool = 
         SpecError: A named path does not exist, cannot be reached, is reached through
             a symbolic link, or holds a protected name that is a symbolic link.
     """
+    if sys.platform == "win32":
+        return _of_windows(spec)
     owners = _named(spec)
     home = _home()
     names = names_in(home)
@@ -181,6 +185,38 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = (), maps_ids: bool = 
         repositories=None if sets.repositories is None else frozenset(sets.repositories),
         key_lists=tuple(path for path in _KEY_LISTS if is_there(path)),
         gaps=tuple(dict.fromkeys((*sets.gaps, *gaps, *_other_names((*protected, *matched, *spec.filesystem.deny))))),
+    )
+
+
+def _of_windows(spec: SandboxSpec) -> Survey:
+    """
+    Nothing of it: what a box shows is a system of another kind.
+    """
+    named = [getattr(spec.filesystem, field) for field in ("write", "read")]
+    if paths := [path for group in named for path in group]:
+        raise SpecError(
+            *(
+                f"{path!r} cannot be shown in a box on Windows; name no paths, hand files over with box.files or by stdin "
+                "and stdout, or run in WSL 2"
+                for path in paths
+            )
+        )
+    return Survey(
+        identity=identity(),
+        home="",
+        box_home=OTHER_HOME,
+        kinds={},
+        system=(),
+        links=(),
+        tools=(),
+        runtime=(),
+        launcher=(),
+        denied=(),
+        protected=(),
+        watched=(),
+        git_identity=b"",
+        owners={},
+        working_directory="/",
     )
 
 
@@ -282,6 +318,8 @@ def identity(owners: Iterable[tuple[int, int]] = (), *, keeps_root: bool = False
     where it is one ordinary user, else an id nobody uses; root itself only if the spec
     permits that.
     """
+    if sys.platform == "win32":
+        return Identity(False, _SPARE_ID, _SPARE_ID, False)  # its accounts have no numbers
     uid, gid = os.geteuid(), os.getegid()
     if not _is_host_root(uid):
         return Identity(False, uid, gid, _is_named(uid))
@@ -338,7 +376,7 @@ def _box_home(home: str, system: Iterable[str]) -> str:
     """
     covers = home == "/" or any(is_inside(path, home) for path in system)
     is_taken = os.path.exists(home) and not os.path.isdir(home)
-    return "/home/sandbox" if covers or is_taken or any(is_inside(home, path) for path in ("/proc", "/dev")) else home
+    return OTHER_HOME if covers or is_taken or any(is_inside(home, path) for path in ("/proc", "/dev")) else home
 
 
 # --- what is readable without being named -----------------------------------------

@@ -13,9 +13,8 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from typing import TYPE_CHECKING
-
-from sandboxkit.errors import BackendError
 
 if sys.platform != "win32":
     import fcntl
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["temporary_directory"]
 
+_DAY_SECONDS = 86_400.0
+
 
 @contextlib.contextmanager
 def temporary_directory(prefix: str) -> Iterator[str]:
@@ -32,12 +33,14 @@ def temporary_directory(prefix: str) -> Iterator[str]:
     A new directory below the host's temporary one, its name beginning with *prefix*; a
     real path that only its owner may enter, removed afterwards.
 
-    Raises:
-        BackendError: This is Windows.
+    On Windows, where no directory can be locked, what an application that was killed left
+    goes once it is a day old.
     """
-    if sys.platform == "win32":
-        raise BackendError("a box's own directory needs a lock that Windows does not have; run in WSL 2")
     base = os.path.realpath(tempfile.gettempdir())
+    if sys.platform == "win32":
+        with _of_windows(base, prefix) as root:
+            yield root
+        return
     _sweep(base, prefix)
     root, lock = _made(base, prefix)
     try:
@@ -45,6 +48,21 @@ def temporary_directory(prefix: str) -> Iterator[str]:
     finally:
         _remove(root)
         os.close(lock)
+
+
+@contextlib.contextmanager
+def _of_windows(base: str, prefix: str) -> Iterator[str]:
+    oldest = time.time() - _DAY_SECONDS
+    with os.scandir(base) as entries:
+        for entry in [entry for entry in entries if entry.name.startswith(prefix)]:
+            with contextlib.suppress(OSError):  # another application was faster
+                if entry.stat(follow_symlinks=False).st_mtime < oldest:
+                    shutil.rmtree(entry.path, ignore_errors=True)
+    root = tempfile.mkdtemp(prefix=prefix, dir=base)
+    try:
+        yield root
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
 
 
 def _made(base: str, prefix: str) -> tuple[str, int]:

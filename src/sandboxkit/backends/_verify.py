@@ -139,16 +139,14 @@ class _Stage:
     Attributes:
         root: A private directory.
         canary: What the forbidden file holds.
-        pipe: The reading end of the pipe a leftover process would hold open.
+        work: Where the box may write; None where no directory of this machine can be shown.
+        pipe: The reading end of the pipe a leftover process would hold open; None likewise.
     """
 
     root: str
     canary: str
-    pipe: int
-
-    @property
-    def work(self) -> str:
-        return f"{self.root}/work"
+    work: str | None
+    pipe: int | None
 
     @property
     def outside(self) -> str:
@@ -161,16 +159,20 @@ def _stage() -> Iterator[_Stage]:
         if any(is_inside(root, folder) for folder in _SYSTEM):
             # Where nothing else can be written, tempfile takes the working directory.
             raise BackendError(f"No usable temporary directory: every box may read {root}")
-        os.mkdir(f"{root}/work", 0o700)
         os.mkdir(f"{root}/outside", 0o700)
+        canary = os.urandom(16).hex()
+        Path(root, "outside", "canary").write_text(canary + "\n")
+        if sys.platform == "win32":
+            yield _Stage(root, canary, None, None)
+            return
+        work = f"{root}/work"
+        os.mkdir(work, 0o700)
         for name in ("pipe", "gate"):
-            os.mkfifo(f"{root}/work/{name}", 0o600)
-        pipe = os.open(f"{root}/work/pipe", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        gate = os.open(f"{root}/work/gate", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            os.mkfifo(f"{work}/{name}", 0o600)
+        pipe = os.open(f"{work}/pipe", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        gate = os.open(f"{work}/gate", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            canary = os.urandom(16).hex()
-            Path(root, "outside", "canary").write_text(canary + "\n")
-            yield _Stage(root, canary, pipe)
+            yield _Stage(root, canary, work, pipe)
         finally:
             os.close(pipe)
             os.close(gate)
@@ -181,7 +183,7 @@ async def _findings(backend: SandboxBackend, stage: _Stage) -> tuple[Finding, ..
     async with _listener() as listener:
         seen, looked = await _carried_out(backend, spec, stage, listener.port if listener else 0)
         reached = bool(listener and listener.was_reached())
-    is_alive = await _is_alive(stage) if looked is None else _is_alive_inside(seen, looked)
+    is_alive = await _is_alive(stage.pipe) if looked is None else _is_alive_inside(seen, looked)
     judges: tuple[Callable[[], Finding], ...] = (
         lambda: _read(seen, stage),
         lambda: _written(seen, stage),
@@ -199,7 +201,7 @@ async def _spec(backend: SandboxBackend, stage: _Stage) -> SandboxSpec:
     """
     The strictest box the backend itself says it can make.
     """
-    filesystem = FilesystemPolicy(base="system", write=(stage.work,))
+    filesystem = FilesystemPolicy(base="system", write=(stage.work,) if stage.work else ())
     limits = Limits(wall=_WALL_SECONDS)
     strict = SandboxSpec(filesystem=filesystem, limits=limits)
     found = await backend.detect(strict)
@@ -271,14 +273,16 @@ async def _listener() -> AsyncIterator[_Listener | None]:
         yield _Listener(made.extra(anyio.abc.SocketAttribute.local_port), lambda: raw.accept()[0].close())
 
 
-async def _is_alive(stage: _Stage) -> bool | None:
+async def _is_alive(pipe: int | None) -> bool | None:
     """
-    Whether something of the box still holds the pipe; None where nothing ever did.
+    Whether something of the box still holds *pipe*; None where nothing ever did.
     """
+    if pipe is None:
+        return None
     started, deadline = False, time.monotonic() + _GRACE
     while True:
         try:
-            data = os.read(stage.pipe, 64)
+            data = os.read(pipe, 64)
         except BlockingIOError:
             if time.monotonic() > deadline:
                 return True
@@ -348,9 +352,12 @@ class _Seen:
 
     def shares(self, path: str) -> bool | None:
         """
-        Whether *path* in the box is the host's; None where it cannot be told.
+        Whether *path* in the box is the host's; None where it cannot be told. Of a kernel
+        that the host does not have it is not.
         """
         inside, outside = self.inode(path), _inode(path)
+        if inside and not outside and not _HAS_NAMESPACES and path.startswith("/proc/"):
+            return False
         return inside == outside if inside and outside else None
 
     def status(self, key: str) -> str | None:
@@ -418,7 +425,7 @@ def _isolation(seen: _Seen) -> Finding:
     control = Control.PROCESS_ISOLATION
     is_visible = any(_start_time(row) == _own_start_time() for row in seen.values.get("process", ()))
     shared = seen.shares("/proc/self/ns/pid")
-    if seen.has("signal", "sent") and (is_visible or shared or not _HAS_NAMESPACES):
+    if seen.has("signal", "sent") and (is_visible or shared or (shared is None and not _HAS_NAMESPACES)):
         return _broken(control, "could signal a process of the host")
     if is_visible:
         return Finding(control, Grade.PARTIAL, "the attack saw a process of the host")

@@ -26,7 +26,7 @@ _OLDEST = (5, 12)
 """The first kernel with id-mapped mounts, by which a root caller lends an unprivileged uid."""
 
 
-_ELSEWHERE = {"win32": "no backend uses a mechanism of Windows: use Docker, or run in WSL 2"}
+_ELSEWHERE = {"win32": "no backend uses a mechanism of Windows: use Docker with an image and copies, or run in WSL 2"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ import anyio
 import pytest
 import trustme
 from tests.backends.docker.conftest import PYTHON_CHANGES, python_archive
+from tests.backends.docker.test_windows import check, seen_there
 from tests.conftest import STANDING
 from tests.engine import Engine, engine
 from tests.engine import why_not as no_engine
@@ -121,6 +122,10 @@ def tls(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> Remote:
     # Of another program; requests would believe it more than us.
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(remote.pems / "server-cert.pem"))
     return remote
+
+
+def test_an_application_on_windows_reaches_it(tls: Remote) -> None:
+    check(seen_there(IMAGE))
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])

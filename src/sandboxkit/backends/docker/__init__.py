@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import sys
 import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ActiveContainer", "DockerBackend", "DockerFacts"]
 
-_PREFIX = "sandboxkit-docker-"
 _FEWEST_CPUS = 0.01
 _SHORT_ID = 12
 _RUNNING = ("running", "paused")
@@ -183,10 +181,6 @@ class DockerBackend(SandboxBackend):
         return Detection(True, reason, "", facts.surveyed(spec), _warnings(facts))
 
     async def _look(self, *, is_fresh: bool) -> DockerFacts:
-        if sys.platform == "win32":
-            raise BackendUnavailableError(
-                self.name, "the stream to a container needs a POSIX system in this version", "run this program in WSL 2"
-            )
         where = endpoint(self._settings.host, self._settings.engine)
         if _is_no_socket(where.host):
             # Answered without the SDK, whose import takes as long as a whole box.
@@ -244,15 +238,13 @@ class DockerBackend(SandboxBackend):
         """
         if not detection.available:
             raise BackendUnavailableError(self.name, detection.reason, detection.remedy)
-        from sandboxkit.backends._temporary import temporary_directory
         from sandboxkit.backends.docker._box import DockerSandbox
         from sandboxkit.backends.docker._plain import PlainSandbox
-        from sandboxkit.backends.docker._scratch import make_covers
+        from sandboxkit.backends.docker._scratch import scratch_directory
 
         facts = _own(detection.facts)
         async with connected(self._settings.engine, facts.where, self._settings.timeout, facts.api) as engine:
-            with temporary_directory(_PREFIX) as scratch:
-                make_covers(scratch, spec, facts)
+            with scratch_directory(spec, facts) as scratch:
                 box: DockerSandbox | PlainSandbox
                 if facts.supervisor == "python":
                     image = await self._image(engine, facts)

@@ -19,13 +19,15 @@ import errno
 import json
 import os
 import re
-import resource
 import select
 import signal
 import struct
 import sys
 import time
 from typing import Any, NoReturn
+
+if sys.platform != "win32":  # there it is only read, to be handed into a container
+    import resource
 
 HEAD = struct.Struct("!BII")
 HELLO, RUN, IN, ACK, SIGNAL, KILL, LISTEN = range(7)

@@ -8,6 +8,7 @@ import contextlib
 import errno
 import json
 import os
+import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from sandboxkit.backends.docker._outlet import Outlet, outlet
 from sandboxkit.backends.docker._plan import DOOR, DOOR_FILE, container, order, shown_tree
 from sandboxkit.backends.docker._readback import held, misplaced, too_many_cpus
 from sandboxkit.backends.docker._scratch import make_ways, trusted
+from sandboxkit.backends.docker._streams import ACK_BYTES, CommandStreams, feed
 from sandboxkit.confine import ARCHITECTURES, seccomp_filter
 from sandboxkit.errors import (
     BackendError,
@@ -40,7 +42,7 @@ from sandboxkit.errors import (
     SpecError,
 )
 from sandboxkit.model import ExecResult, Invocation, Termination, Usage
-from sandboxkit.process import NamedDoor, PipeReader, PipeWriter, open_streams, without_interpreter
+from sandboxkit.process import NamedDoor, without_interpreter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -51,12 +53,10 @@ if TYPE_CHECKING:
     from sandboxkit.backends.docker._session import Remote, Session
     from sandboxkit.egress import Ask, OnEvent
     from sandboxkit.model import Enforcement, SandboxSpec, Violation
-    from sandboxkit.process import Streams
 
 __all__ = ["DockerSandbox", "agent_command"]
 
 _KILL_FACTOR, _KILL_FLOOR = 16, 1 << 20
-_ACK_BYTES = wire.WINDOW // 4
 _OUTSIDE_GRACE = 5.0
 """Seconds after the deadline inside until the container is removed from outside."""
 _END_SECONDS = 10.0
@@ -382,7 +382,7 @@ class DockerSandbox(Sandbox):
         with anyio.move_on_after(None if bound is None else bound + _OUTSIDE_GRACE) as scope:
             try:
                 async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(_feed, session, remote, stdin)
+                    tasks.start_soon(feed, session, remote, stdin)
                     try:
                         await kept.follow(session)
                     except BrokerError as exc:
@@ -491,32 +491,31 @@ class DockerSandbox(Sandbox):
             raise BackendError("descriptors cannot be handed into a container; use files, or the three streams")
         if any(fd is not None and fd >= 0 and os.isatty(fd) for fd in (stdin, stdout, stderr)):
             raise SpecError("a terminal cannot be handed into a container; hand in a pipe")
+        if sys.platform == "win32" and any(fd is not None and fd != PIPE for fd in (stdin, stdout, stderr)):
+            raise SpecError("no descriptor can be waited for on Windows; take PIPE, or None for nothing")
         invocation = self._invocation(argv, cwd, environment)
         up, facts = await self.ready()
         journal = Journal(self._watched(facts))
         try:
             async with (
-                open_streams(stdin, stdout, stderr) as streams,
                 _ungrouped() as tasks,
                 self._outlet(up, invocation, ask, on_egress) as way,
             ):
                 told = self._order(invocation, facts, self._spec.limits.wall, way)
-                pipes = _Pipes(up.session)
-                remote = await up.session.order(told, pipes.put)
-                process = DockerProcess(self, up, remote, told, streams, tasks, facts, way, explain=explain)
-                if way is not None:
-                    way.on_failure(process.kill)
+                streams = CommandStreams(up.session, stdin, stdout, stderr)
+                remote = await up.session.order(told, streams.put)
                 try:
-                    pipes.carry(
-                        tasks, remote, streams.stdin_fd, {wire.OUT: streams.stdout_fd, wire.ERR: streams.stderr_fd}
-                    )
+                    streams.open(remote, tasks)
+                    process = DockerProcess(self, up, remote, told, streams, tasks, facts, way, explain=explain)
+                    if way is not None:
+                        way.on_failure(process.kill)
                     tasks.start_soon(self._end_late, up, remote)
-                    streams.close_far_ends()
                     yield process
                 finally:
                     with anyio.CancelScope(shield=True):
                         await self._ended(up, remote)
                         up.session.forget(remote)
+                        await streams.aclose()
                     tasks.cancel_scope.cancel()
         finally:
             violations(self._watched(facts))
@@ -547,6 +546,8 @@ def _under_callers(rows: Sequence[tuple[int, int]]) -> list[list[int]]:
     """
     Limits of one process, each no higher than this application's own.
     """
+    if sys.platform == "win32":
+        return [list(row) for row in rows]  # an application there has none
     import resource
 
     found = dict(rows)
@@ -570,13 +571,6 @@ async def _ungrouped() -> AsyncIterator[anyio.abc.TaskGroup]:
         if len(group.exceptions) == 1:
             raise group.exceptions[0] from None
         raise
-
-
-async def _feed(session: Session, remote: Remote, data: bytes | None) -> None:
-    with contextlib.suppress(BrokerError):
-        if data:
-            await session.feed(remote, data)
-        await session.feed(remote, b"")
 
 
 class _Kept:
@@ -633,72 +627,11 @@ class _Kept:
         """
         Takes what comes, so that more may.
         """
-        await session.until(lambda: self._is_over or max(self._due.values()) >= _ACK_BYTES)
+        await session.until(lambda: self._is_over or max(self._due.values()) >= ACK_BYTES)
         for kind, due in self._due.items():
             self._due[kind] = 0
             if self.remote is not None:
                 await session.taken(self.remote, kind, due)
-
-
-class _Pipes:
-    """
-    Carries the streams of a command between descriptors and the session.
-    """
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._waiting: dict[int, list[bytes]] = {wire.OUT: [], wire.ERR: []}
-
-    def put(self, kind: int, data: bytes) -> None:
-        self._waiting[kind].append(data)
-
-    def carry(self, tasks: anyio.abc.TaskGroup, remote: Remote, source: int | None, sinks: Mapping[int, int]) -> None:
-        for kind, fd in sinks.items():
-            tasks.start_soon(self._out, remote, kind, os.dup(fd))
-        tasks.start_soon(self._in, remote, None if source is None else os.dup(source))
-
-    async def _out(self, remote: Remote, kind: int, fd: int) -> None:
-        waiting = self._waiting[kind]
-        try:
-            while True:
-                with contextlib.suppress(BrokerError):
-                    await self._session.until(lambda: bool(waiting) or remote.is_over)
-                data = b"".join(waiting)
-                waiting.clear()
-                if data:
-                    await _write(fd, data)
-                    await self._session.taken(remote, kind, len(data))
-                elif remote.is_over or self._session.is_lost:
-                    return
-        finally:
-            os.close(fd)
-
-    async def _in(self, remote: Remote, fd: int | None) -> None:
-        if fd is None:
-            await _feed(self._session, remote, None)
-            return
-        reader = PipeReader(fd)
-        try:
-            with contextlib.suppress(BrokerError):
-                while not remote.is_over:
-                    try:
-                        data = await reader.receive()
-                    except (anyio.EndOfStream, anyio.ClosedResourceError):
-                        break
-                    await self._session.feed(remote, data)
-                await self._session.feed(remote, b"")
-        finally:
-            reader.close()
-
-
-async def _write(fd: int, data: bytes) -> None:
-    """
-    Writes all of *data*; what nobody reads any more is dropped.
-    """
-    writer = PipeWriter(os.dup(fd))
-    with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-        await writer.send(data)
-    writer.close()
 
 
 class DockerProcess(BoxProcess):
@@ -712,7 +645,7 @@ class DockerProcess(BoxProcess):
         up: _Up,
         remote: Remote,
         told: dict[str, Any],
-        streams: Streams,
+        streams: CommandStreams,
         tasks: anyio.abc.TaskGroup,
         facts: DockerFacts,
         way: Outlet | None,
@@ -720,7 +653,7 @@ class DockerProcess(BoxProcess):
         explain: bool,
     ) -> None:
         self._box, self._up, self._remote, self._told, self._way = box, up, remote, told, way
-        self._tasks, self._facts, self._explain = tasks, facts, explain
+        self._tasks, self._facts, self._explain, self._streams = tasks, facts, explain, streams
         self.stdin = streams.stdin
         self.stdout = streams.stdout
         self.stderr = streams.stderr
@@ -738,6 +671,7 @@ class DockerProcess(BoxProcess):
             await session.until(lambda: remote.is_over)
         except BrokerError as exc:
             await self._box._tell_apart(self._up, remote, exc)
+        await self._streams.carried()
         if remote.failure:
             raise _launch_error(self._facts.engine, *remote.failure, self._told)
         refused = await self._way.end() if self._way else ()

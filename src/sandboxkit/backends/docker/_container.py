@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -123,12 +124,13 @@ class Container:
 
 
 def _session(engine: Engine, stream: Any) -> Session:
-    if engine.where.certificates is not None:
-        from sandboxkit.backends.docker._tls import TlsStream  # most engines need none
+    if engine.where.certificates is None and sys.platform != "win32":
+        return Session(PipeReader(os.dup(stream.fileno())), PipeWriter(os.dup(stream.fileno())))
+    from sandboxkit.backends.docker._channel import SocketStream, over_pipe  # most engines need neither
 
-        both = TlsStream(stream)
-        return Session(both, both)
-    return Session(PipeReader(os.dup(stream.fileno())), PipeWriter(os.dup(stream.fileno())))
+    is_pipe = engine.where.scheme == "npipe"
+    both = over_pipe(stream) if is_pipe else SocketStream(getattr(stream, "_sock", stream))
+    return Session(both, both)
 
 
 class _Making:

@@ -18,7 +18,7 @@ import anyio.to_thread
 from sandboxkit.backends._tree import Node, Tree
 from sandboxkit.backends.docker._plan import shown_tree
 from sandboxkit.errors import SetupError, SpecError
-from sandboxkit.model import is_inside
+from sandboxkit.model import is_inside, open_flags
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +47,7 @@ Links are what they are on the host: Python 3.14 would refuse those that lead el
 they lead, in the container, is no more than its command may reach anyway.
 """
 _LINK_MODE = 0o777
-_OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_OPEN = open_flags("RDONLY", "CLOEXEC", "NOFOLLOW", "NONBLOCK")
 
 
 async def copy_in(session: Session, spec: SandboxSpec, facts: DockerFacts, python: str) -> None:

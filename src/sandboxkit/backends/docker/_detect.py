@@ -224,6 +224,11 @@ def _lacks(facts: DockerFacts) -> Iterator[tuple[str, str]]:
             "a box that shows this machine's system needs an engine on a socket of this machine, on Linux",
             "name an image: DockerBackend(image=..., workspace='copy')",
         )
+    if sys.platform == "win32" and not facts.is_copy:
+        yield (
+            "no path of Windows can be shown in a container",
+            "DockerBackend(image=..., workspace='copy'); hand files over with box.files or by stdin and stdout",
+        )
     if facts.is_hosts_system and facts.is_copy:
         yield "a copied workspace needs an image", "name one: DockerBackend(image=..., workspace='copy')"
     if facts.machine != platform.machine() and facts.is_hosts_system:

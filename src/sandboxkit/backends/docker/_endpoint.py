@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,7 +94,7 @@ def endpoint(host: str | None, engine: EngineName = "docker") -> Endpoint:
         return Endpoint(named or _podman_socket())
     if named:
         return Endpoint(named, _of_environment(named))
-    return _of_context() or Endpoint(_WINDOWS_PIPE if os.name == "nt" else _SOCKET)
+    return _of_context() or Endpoint(_WINDOWS_PIPE if sys.platform == "win32" else _SOCKET)
 
 
 def _podman_socket() -> str:

@@ -29,9 +29,6 @@ PullPolicy = Literal["never", "missing", "always"]
 Workspace = Literal["bind", "copy"]
 Supervisor = Literal["python", "sh", "none"]
 
-_OTHER_HOME = "/home/sandbox"
-
-
 _NOWHERE = (0, 0)
 """The place of what is gone, or reached by a link meanwhile: no container has it."""
 
@@ -197,7 +194,7 @@ class DockerFacts(Facts):
         Raises:
             SpecError: See `survey`.
         """
-        from sandboxkit.backends._survey import identity, survey  # POSIX only, as this module is not
+        from sandboxkit.backends._survey import OTHER_HOME, identity, survey
 
         found = survey(spec, maps_ids=False)
         if self.is_copy:
@@ -212,10 +209,11 @@ class DockerFacts(Facts):
                 tools=(),
                 runtime=(),
                 key_lists=(),
-                box_home=_OTHER_HOME if covers else home,
+                box_home=OTHER_HOME if covers else home,
             )
-        data = "" if self.is_remote else self.data
-        found = _without_engine(found, data, socket_path(self.host))
+        is_elsewhere = self.is_remote or sys.platform == "win32"  # the engine lives in a machine of its own there
+        data = "" if is_elsewhere else self.data
+        found = _without_engine(found, data, "" if is_elsewhere else socket_path(self.host))
         named = [*spec.filesystem.write, *spec.filesystem.read]
         if data and (above := [path for path in named if is_inside(data, path)]):
             raise SpecError(

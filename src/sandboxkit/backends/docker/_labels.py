@@ -23,6 +23,7 @@ LABEL = "sandboxkit.box"
 _OWNER = "sandboxkit.owner"
 _MACHINE = "sandboxkit.machine"
 _PID: Final = re.compile("[0-9]{1,10}")
+_UNKNOWN: Final = "unknown"
 _NAME: Final = re.compile("sandboxkit-[0-9a-f]{16}")
 
 
@@ -34,9 +35,10 @@ class Owner:
     Attributes:
         boot: The boot of the machine, by its id.
         pid: Its pid.
-        started: When it started, in the kernel's ticks since that boot.
+        started: When it started, in the kernel's ticks since that boot; where there is no
+            /proc, in seconds since 1970.
 
-    Source: proc_pid_stat(5), field 22; random(4), boot_id.
+    Source: proc_pid_stat(5), field 22; random(4), boot_id; psutil, Process.create_time.
     """
 
     boot: str
@@ -73,7 +75,7 @@ class Owner:
         """
         if self.boot != _boot():
             return not is_running
-        return _started(self.pid) != self.started
+        return _started(self.pid) not in (self.started, _UNKNOWN)
 
 
 def new_name() -> str:
@@ -144,15 +146,35 @@ def _boot() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
-        return "unknown"
+        return _UNKNOWN
 
 
 def _started(pid: int) -> str:
     """
     When *pid* started; empty where there is none, or it is a zombie.
     """
+    if sys.platform != "linux":
+        return _started_elsewhere(pid)
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return ""
     return "" if fields[0] in "ZX" else fields[19]
+
+
+def _started_elsewhere(pid: int) -> str:
+    """
+    Likewise where there is no /proc. Of one that nobody may look at nothing is known, nor of
+    any without psutil, which the extra brings along there.
+    """
+    try:
+        import psutil
+    except ModuleNotFoundError:
+        return _UNKNOWN
+    try:
+        found = psutil.Process(pid)
+        return "" if found.status() == psutil.STATUS_ZOMBIE else f"{found.create_time():.3f}"
+    except psutil.NoSuchProcess:
+        return ""
+    except psutil.AccessDenied:
+        return _UNKNOWN

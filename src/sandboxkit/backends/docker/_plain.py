@@ -9,6 +9,7 @@ the first process, and nothing can be read back.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -272,11 +273,11 @@ def _ulimits(spec: SandboxSpec, facts: DockerFacts) -> list[dict[str, Any]]:
     Podman takes these for all there are, and adds its own for descriptors and processes, which
     may be more than it can give; so these are said too, as this application has them.
     """
-    import resource
-
     limits = spec.limits
     wanted = {"fsize": limits.file_size_bytes, "cpu": limits.cpu and max(1, round(limits.cpu)), "core": 0}
-    if facts.engine == "podman":
+    if facts.engine == "podman" and sys.platform != "win32":
+        import resource
+
         own = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
         wanted |= {name: min(resource.getrlimit(what)[1], _PODMAN_MOST) for name, what in own.items()}
     return [{"Name": name, "Soft": int(most), "Hard": int(most)} for name, most in wanted.items() if most is not None]

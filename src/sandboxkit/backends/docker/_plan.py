@@ -13,7 +13,7 @@ from sandboxkit.backends._proxied import PROXY_PORT, proxied_environment
 from sandboxkit.backends._tree import Node, Tree, box_tree, depth, working_directory
 from sandboxkit.confine import rlimits, seccomp_profile
 from sandboxkit.errors import SpecError
-from sandboxkit.model import Confinement, LaunchPlan, Mount, is_inside
+from sandboxkit.model import TRUSTED_PATH, Confinement, LaunchPlan, Mount, is_inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -448,10 +448,7 @@ def _confinement(
     invocation: Invocation, spec: SandboxSpec, facts: DockerFacts, proxy_port: int | None, authority: str
 ) -> Confinement:
     tree, survey = shown_tree(spec, facts)
-    environment = {
-        name: survey.box_home if name == "HOME" and value == survey.home else value
-        for name, value in invocation.environment
-    }
+    environment = _environment(invocation, survey)
     if proxy_port is not None:
         environment = proxied_environment(spec.network, environment, port=proxy_port, authority=authority)
     return Confinement(
@@ -461,6 +458,20 @@ def _confinement(
         rlimits=tuple(row for row in rlimits(spec.limits) if row[0] not in _unset(facts)),
         proxy_port=proxy_port,
     )
+
+
+def _environment(invocation: Invocation, survey: Survey) -> dict[str, str]:
+    """
+    The command's variables, with the box's home in place of the user's. An application on
+    Windows has paths of another form, which mean nothing in a container.
+    """
+    if survey.home:
+        return {
+            name: survey.box_home if name == "HOME" and value == survey.home else value
+            for name, value in invocation.environment
+        }
+    own = {"HOME": survey.box_home, "PATH": ":".join(TRUSTED_PATH)}
+    return own | {name: value for name, value in invocation.environment if name not in own or value.startswith("/")}
 
 
 def _unset(facts: DockerFacts) -> frozenset[int]:

@@ -7,8 +7,10 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import sys
 from typing import TYPE_CHECKING
 
+from sandboxkit.backends._temporary import temporary_directory
 from sandboxkit.backends.docker._plan import PROFILE, TRUST, TRUST_DIRECTORY, profile, ways
 
 if TYPE_CHECKING:
@@ -17,10 +19,26 @@ if TYPE_CHECKING:
     from sandboxkit.backends.docker._facts import DockerFacts
     from sandboxkit.model import SandboxSpec
 
-__all__ = ["make_covers", "make_ways", "trusted"]
+__all__ = ["make_ways", "scratch_directory", "trusted"]
+
+_PREFIX = "sandboxkit-docker-"
 
 
-def make_covers(scratch: str, spec: SandboxSpec, facts: DockerFacts) -> None:
+@contextlib.contextmanager
+def scratch_directory(spec: SandboxSpec, facts: DockerFacts) -> Iterator[str]:
+    """
+    A directory of a box's own on the host, with what covers hidden paths. None on Windows: no
+    path of that machine is shown in a container, so there is nothing to cover.
+    """
+    if sys.platform == "win32":
+        yield ""
+        return
+    with temporary_directory(_PREFIX) as scratch:
+        _make_covers(scratch, spec, facts)
+        yield scratch
+
+
+def _make_covers(scratch: str, spec: SandboxSpec, facts: DockerFacts) -> None:
     """
     Makes the file nobody may read, the directory nobody may enter, the one for certificates
     of proxies, and the seccomp profile.
@@ -56,9 +74,12 @@ def trusted(scratch: str, authority: bytes) -> Iterator[str]:
 
 def make_ways(scratch: str, spec: SandboxSpec, facts: DockerFacts) -> None:
     """
-    Makes the directories that lead to what is shown inside of hidden ones. They can be
-    passed and not listed, not even by their owner, who may be the command's user.
+    Makes the directories that lead to what is shown inside of hidden ones, where *scratch*
+    is one. They can be passed and not listed, not even by their owner, who may be the
+    command's user.
     """
+    if not scratch:
+        return
     root = f"{scratch}/way"
     _open(root)
     for path, is_directory in ways(spec, facts):

@@ -26,7 +26,7 @@ from sandboxkit.errors import BrokerError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from sandboxkit.backends.docker._tls import TlsStream
+    from sandboxkit.backends.docker._channel import SocketStream
     from sandboxkit.process import PipeReader, PipeWriter
 
 __all__ = ["Remote", "Session"]
@@ -85,7 +85,7 @@ class Session:
         fault: What was said there that is not of the agreed form; empty for nothing.
     """
 
-    def __init__(self, reader: PipeReader | TlsStream, writer: PipeWriter | TlsStream) -> None:
+    def __init__(self, reader: PipeReader | SocketStream, writer: PipeWriter | SocketStream) -> None:
         self._reader = reader
         self._writer = writer
         self._raw = bytearray()

@@ -13,6 +13,7 @@ import contextlib
 import os
 import re
 import shutil
+import sys
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
@@ -158,6 +159,12 @@ async def tunnel(name: EngineName, host: str, timeout: float) -> AsyncIterator[T
     Raises:
         BackendUnavailableError: ssh did not get there; the message says why.
     """
+    if sys.platform == "win32":
+        raise BackendUnavailableError(
+            name,
+            f"{host}: an engine is reached by ssh from POSIX systems alone",
+            "reach it by TLS (tcp://), or run in WSL 2",
+        )
     async with contextlib.AsyncExitStack() as ends:
         socket = f"{ends.enter_context(temporary_directory(_PREFIX))}/engine"
         plan = direct_plan(ssh_argv(name, host, socket, timeout), environment=os.environ, cwd="/")
