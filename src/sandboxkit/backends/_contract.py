@@ -169,7 +169,15 @@ class Sandbox(ABC):
         Raises:
             BackendError: This backend cannot stream; only `run` is required of one.
         """
-        raise BackendError(f"{type(self).__name__} cannot stream; use run()")
+        raise BackendError(
+            f"{type(self).__name__} cannot stream{self._no_streams()}; use run(), which waits for the end"
+        )
+
+    def _no_streams(self) -> str:
+        """
+        Why it cannot stream and what would, as the end of a sentence; empty where that is not known.
+        """
+        return ""
 
     @property
     def files(self) -> BoxFiles:

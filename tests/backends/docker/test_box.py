@@ -232,6 +232,8 @@ async def test_an_image_with_a_shell(
         flood = await box.run(["yes"], timeout=20, environment=path)
         assert (flood.termination, flood.truncated) == (Termination.OUTPUT_LIMIT, True)
         assert not (await box.run(["sh", "-c", "echo x > /bin/x"], environment=path)).ok
+        with pytest.raises(BackendError, match=f"{shell_image}' has no python3.*use one that has it; use run"):
+            box.start(["cat"])
     cpu = SandboxSpec.workspace_write(ws, limits=Limits(cpu=1), allow_degraded=DEGRADED)
     with pytest.raises(EnforcementError, match=r"limits\.cpu"):
         async with boxed.open(cpu):

@@ -116,6 +116,10 @@ class PlainSandbox(Sandbox):
         """
         return ()
 
+    def _no_streams(self) -> str:
+        image = self._facts.settings.image
+        return f": the image {image!r} has no python3, which would carry the streams, so use one that has it"
+
     async def close(self) -> None:
         """
         Lets no further command start.
