@@ -151,6 +151,11 @@ KEYWORDS = [
     ("a |& time (a)", "a |& time (a)"),
     ("{ time -p &>f a; }", "{  &>f a; }"),
     ("{ time -p; }", "{ time -p; }"),
+    ("{ time -- a; }", "{  a; }"),
+    ("{ time -p -- a; }", "{  a; }"),
+    ("{ time -p --; }", "{ time -p --; }"),
+    ("{ time -- do; }", "{ time -- do; }"),
+    ("{ time -px a; }", "{  -px a; }"),
 ]
 
 
@@ -170,6 +175,14 @@ BEHIND_JOINED_LINES = [
     ("# \\\n! (a)", "# \\\n (a)"),
     ("if a; then \\\n\n(a); fi", "if a; then \n(a); fi"),
     (f"a {' ' * 60}time (a)", f"a {' ' * 60}time (a)"),
+    ("time time -p\\\n a", "  a"),
+    ("ti\\\nme \\\n\\\n -\\\np\\\n a", " a"),
+    ("! time -p -\\\n- a", "  a"),
+    ("time -p\\\nx a", " -px a"),
+    ("time d\\\no", "time do"),
+    ("time a\\\nb\\\n=\\\n(c)", "time ab=(c)"),
+    ("coproc N\\\nM \\\n i\\\nf a; then b; fi", " if a; then b; fi"),
+    ("coproc i\\\nf a; then b; fi", " if a; then b; fi"),
 ]
 """A line that was joined is no beginning of a command; nor is what is too far away to be seen."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from functools import cache
 
 from sandboxkit.shell._tables import RESERVED
 from sandboxkit.shell._unsure import TooMuchError, UnsureError
@@ -30,18 +31,43 @@ _BEGINS = re.compile(
     r"(?:(?:\{|then|do|else|elif|if|while|until|!|time(?:[ \t]+-p)?)[ \t]+)*$"
 )
 _SUBSTITUTION = re.compile(r"[$<>]\([ \t]*$")
-_NAME = rf"(?!(?:{'|'.join(sorted(filter(str.isalpha, RESERVED)))})\b)[A-Za-z_]\w*"
-_NO_COMMAND = r"(?:-p|do|done|elif|else|esac|fi|in|then)(?=[\s;&|()<>]|$)"
-_KEYWORD = re.compile(
-    rf"(?:time(?:[ \t]+-p)?|!)[ \t]+(?=&>|[^\s)}};&|])(?!{_NO_COMMAND}|[A-Za-z_]\w*\+?=\()|coproc(?:[ \t]+{_NAME})?[ \t]+"
-    r"(?=[({]|\[\[[ \t]|(?:if|for|while|until|case|select)[ \t(])"
-    r"(?!(?:[({]|if|while|until)(?:[ \t\n]|\\\n)*+[A-Za-z_]\w*+(?:\[[^\]]*\])?\+?=\()"
-)
-"""
-Where a coprocess begins with a list that a variable gets, bash 5.2 takes the words of that list
-for keywords, and refuses some; the grammar refuses them all.
-"""
+
+
+def _word(word: str) -> str:
+    """
+    A pattern for *word*, which a line's end behind a backslash may part anywhere.
+    """
+    return _JOINED.join(map(re.escape, word))
+
+
+def _any(words: str) -> str:
+    return f"(?:{'|'.join(map(_word, words.split()))}){_JOINED}"
+
+
+_JOINED = r"(?:\\\n)*+"
+_BLANKS = rf"{_JOINED}[ \t](?:[ \t]|\\\n)*+"
+_IDENTIFIER = r"[A-Za-z_](?:\w|\\\n)*+"
+_NAME = rf"(?!{_any(' '.join(sorted(filter(str.isalpha, RESERVED))))}(?!\w)){_IDENTIFIER}"
+_NO_COMMAND = rf"{_any('-p -- do done elif else esac fi in then')}(?:(?=[\s;&|()<>])|$)"
+_ASSIGNS = rf"\+?{_JOINED}={_JOINED}\("
 _OPENERS = {"$((": "arithmetic", "$(": "command", "${": "braces", "<(": "command", ">(": "command"}
+
+
+@cache
+def _keyword() -> re.Pattern[str]:
+    """
+    What finds a keyword in front of a command. Few texts need it, and it takes a millisecond to make.
+
+    Where a coprocess begins with a list that a variable gets, bash 5.2 takes the words of that list
+    for keywords, and refuses some; the grammar refuses them all.
+    """
+    return re.compile(
+        rf"(?:{_word('time')}(?:{_BLANKS}{_word('-p')})?(?:{_BLANKS}{_word('--')})?|!){_BLANKS}"
+        rf"(?=&{_JOINED}>|[^\s)}};&|])(?!{_NO_COMMAND}|{_IDENTIFIER}{_ASSIGNS})|"
+        rf"{_word('coproc')}(?:{_BLANKS}{_NAME})?{_BLANKS}"
+        rf"(?=[({{]|{_word('[[')}{_JOINED}[ \t]|{_any('if for while until case select')}[ \t(])"
+        rf"(?!(?:[({{]|{_any('if while until')})(?:[ \t\n]|\\\n)*+{_IDENTIFIER}(?:\[[^\]]*\])?{_ASSIGNS})"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +252,7 @@ class _Pass:
         """
         Where the compound command begins that a keyword here stands in front of, or 0.
         """
-        found = _KEYWORD.match(self._text, self._at)
+        found = _keyword().match(self._text, self._at)
         if not found or not _BEGINS.search(before := self._before()) or (found[0][0] in "!t" and _PIPED.search(before)):
             return 0
         # At the beginning of $( ) bash 5.2 takes this `time` for a program, and refuses it.
