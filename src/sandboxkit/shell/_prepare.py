@@ -17,7 +17,7 @@ __all__ = ["HereDocument", "Prepared", "prepare"]
 
 _DELIMITER = re.compile(r"""<<(-?)[ \t]*((?:[^\s;&|<>()$`"'\\]|\\.|'[^'\n]*'|"[^"\n$`\\]*")+)""")
 _ANSI_C_REST = re.compile(r"(?:[^'\\]|\\.)*'", re.DOTALL)
-_JOINS = re.compile(r"(?:\\\n)*([(&|])")
+_JOINS = re.compile(r"(?:\\\n)*([(&|<>])")
 _AFTER_DELIMITER = frozenset(("", *" \t\n;&|<>()"))
 _BEFORE_COMMENT = frozenset(" \t\n;&|()<>")
 _MAX_DOCUMENTS = 20
@@ -45,6 +45,7 @@ def _any(words: str) -> str:
 
 
 _JOINED = r"(?:\\\n)*+"
+_JOINED_TWICE = re.compile(r"[^\n]*\\\\\n")
 _BLANKS = rf"{_JOINED}[ \t](?:[ \t]|\\\n)*+"
 _IDENTIFIER = r"[A-Za-z_](?:\w|\\\n)*+"
 _NAME = rf"(?!{_any(' '.join(sorted(filter(str.isalpha, RESERVED))))}(?!\w)){_IDENTIFIER}"
@@ -255,6 +256,8 @@ class _Pass:
         found = _keyword().match(self._text, self._at)
         if not found or not _BEGINS.search(before := self._before()) or (found[0][0] in "!t" and _PIPED.search(before)):
             return 0
+        if "backticks" in self._open and _JOINED_TWICE.match(self._text, found.end()):
+            raise UnsureError("a keyword within backticks stands in a line that is joined there")
         # At the beginning of $( ) bash 5.2 takes this `time` for a program, and refuses it.
         is_refused = found[0].startswith("time") and _SUBSTITUTION.search(before)
         return 0 if is_refused else found.end()
@@ -320,8 +323,10 @@ class _Pass:
         if found := _JOINS.match(self._text, end):
             # Without the rest of the operator it would be another: a process substitution, or `<&`.
             raise UnsureError(f"it has {found[1]!r} behind {operator!r}")
-        self._result.operators[self._length + begin - self._copied] = operator
-        self._leave_out(begin, end, instead)
+        # Without a blank `&<>` would become `&>`, which takes what follows for one command's.
+        blank = " " if operator == "<>" and self._before().endswith(("&", "<", ">")) else ""
+        self._result.operators[self._length + begin - self._copied + len(blank)] = operator
+        self._leave_out(begin, end, blank + instead)
 
     def _document(self) -> None:
         found = _DELIMITER.match(self._text, self._at)
