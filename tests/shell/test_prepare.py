@@ -151,6 +151,10 @@ KEYWORDS = [
     ("a |& time (a)", "a |& time (a)"),
     ("{ time -p &>f a; }", "{  &>f a; }"),
     ("{ time -p; }", "{ time -p; }"),
+    ("time -- (a)", " (a)"),
+    ("time -p -- time -- (a)", "  (a)"),
+    ("time -- -p a", "time -- -p a"),
+    ("time -p -p a", "time -p -p a"),
 ]
 
 
@@ -170,6 +174,12 @@ BEHIND_JOINED_LINES = [
     ("# \\\n! (a)", "# \\\n (a)"),
     ("if a; then \\\n\n(a); fi", "if a; then \n(a); fi"),
     (f"a {' ' * 60}time (a)", f"a {' ' * 60}time (a)"),
+    ("time -p\\\n (a)", " (a)"),
+    ("ti\\\nme\\\n -\\\np \\\n-\\\n- (a)", " (a)"),
+    ("time -p \\\n-p a", "time -p -p a"),
+    ("time -p\\\n'' (a)", " -p'' (a)"),
+    ("time \\\ndo\\\n", "time do"),
+    ("co\\\nproc N\\\nM\\\n { a; }", " { a; }"),
 ]
 """A line that was joined is no beginning of a command; nor is what is too far away to be seen."""
 

@@ -312,6 +312,10 @@ ENDS = ("\n", "\n", "\n\n", " # it's a (comment\n", '\n# `$( "\n', " #\n", "\n \
 ONCE_WRONG = (  # what a grammar reads otherwise than bash
     *(
         "! v1=$v2 \\\ntime -p \\\np7",
+        "time time -p\\\n p7 a",
+        "time -p\\\n ! time -\\\np p7 a",
+        "ti\\\nme ! time\\\n -p { p7 a; }",
+        "co\\\nproc v1\\\n { p7 a; }; wait",
         "v1=a \\\n! p7; v1=b \\\ntime -p { p7; }",
         "p1 | \\\n! p7",
         "p1 $(\\\ntime p7)",

@@ -6,7 +6,7 @@ because the grammar reads both wrongly in places.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 
 from sandboxkit.shell._tables import RESERVED
@@ -25,15 +25,16 @@ _GOES_ON = re.compile(
     r"(?:^|[;(\n]|(?<![<>])[&|]|(?:^|[\s;&|(])(?:\{|then|do|else|elif|in|if|while|until|!|time))[ \t]*$|\)[ \t]*$"
 )
 _PIPED = re.compile(r"(?:^|[^|])\|&?[ \t\n]*$")
+_TIME = r"time(?:[ \t]+-p)?(?:[ \t]+--)?"
 _BEGINS = re.compile(
     r"(?:^|[;(\n]|(?<![<>])[&|]|(?:\(\)|\bfunction[ \t]+\w+)(?=[ \t]*\{))[ \t]*"
-    r"(?:(?:\{|then|do|else|elif|if|while|until|!|time(?:[ \t]+-p)?)[ \t]+)*$"
+    rf"(?:(?:\{{|then|do|else|elif|if|while|until|!|{_TIME})[ \t]+)*$"
 )
 _SUBSTITUTION = re.compile(r"[$<>]\([ \t]*$")
 _NAME = rf"(?!(?:{'|'.join(sorted(filter(str.isalpha, RESERVED)))})\b)[A-Za-z_]\w*"
-_NO_COMMAND = r"(?:-p|do|done|elif|else|esac|fi|in|then)(?=[\s;&|()<>]|$)"
+_NO_COMMAND = r"(?:-p|--|do|done|elif|else|esac|fi|in|then)(?=[\s;&|()<>]|$)"
 _KEYWORD = re.compile(
-    rf"(?:time(?:[ \t]+-p)?|!)[ \t]+(?=&>|[^\s)}};&|])(?!{_NO_COMMAND}|[A-Za-z_]\w*\+?=\()|coproc(?:[ \t]+{_NAME})?[ \t]+"
+    rf"(?:{_TIME}|!)[ \t]+(?=&>|[^\s)}};&|])(?!{_NO_COMMAND}|[A-Za-z_]\w*\+?=\()|coproc(?:[ \t]+{_NAME})?[ \t]+"
     r"(?=[({]|\[\[[ \t]|(?:if|for|while|until|case|select)[ \t(])"
     r"(?!(?:[({]|if|while|until)(?:[ \t\n]|\\\n)*+[A-Za-z_]\w*+(?:\[[^\]]*\])?\+?=\()"
 )
@@ -142,6 +143,8 @@ class _Pass:
         self._open: list[str] = ["command"]
         self._waiting: list[_Waiting] = []
         self._result = Prepared("", _places=[0], _originals=[0])
+        self._joins = [found.start() for found in re.finditer(r"\\\n", text)] if simpler else []
+        self._joined = text.replace("\\\n", "") if simpler else text
 
     def run(self) -> Prepared:
         while self._at < len(self._text):
@@ -226,12 +229,20 @@ class _Pass:
         """
         Where the compound command begins that a keyword here stands in front of, or 0.
         """
-        found = _KEYWORD.match(self._text, self._at)
+        # A keyword and its options may go on in the next line, anywhere in them.
+        found = _KEYWORD.match(self._joined, self._at - 2 * bisect_left(self._joins, self._at))
         if not found or not _BEGINS.search(before := self._before()) or (found[0][0] in "!t" and _PIPED.search(before)):
             return 0
         # At the beginning of $( ) bash 5.2 takes this `time` for a program, and refuses it.
         is_refused = found[0].startswith("time") and _SUBSTITUTION.search(before)
-        return 0 if is_refused else found.end()
+        return 0 if is_refused else self._at_source(found.end())
+
+    def _at_source(self, place: int) -> int:
+        """
+        Where the character at *place* of the joined text stands in the source.
+        """
+        gone = bisect_left(range(len(self._joins)), place, key=lambda number: self._joins[number] - 2 * number)
+        return place + 2 * gone
 
     def _before(self) -> str:
         """
