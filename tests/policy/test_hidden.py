@@ -68,6 +68,29 @@ HIDING = [
     "gdb -batch -ex='shell {}'",
 ]
 
+PREFIXES = [
+    "time time -p\\\n {}",
+    "time -p\\\n time {}",
+    "! time ! time -\\\np {}",
+    "ti\\\nme -p time\\\n -p {}",
+    "time -p -- time -\\\n- {}",
+    "time time -- {}",
+    "time -p\\\n {{ {}; }}",
+    "{{ ! time time -p\\\n {}; }}",
+    "true && time time -p\\\n {}",
+    "co\\\nproc time -p {}; wait",
+]
+"""Reserved words, which need no program of their name."""
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_what_stands_behind_reserved_words_starts_and_is_denied(prefix: str, tmp_path: Path) -> None:
+    harmless = prefix.format("touch here")
+    assert POLICY.evaluate(prefix.format("rm -rf ~"), context=CONTEXT).action is PolicyAction.DENY
+    assert POLICY.evaluate(harmless, context=CONTEXT).action < PolicyAction.DENY
+    subprocess.run(["bash", "-c", harmless], cwd=tmp_path, capture_output=True, timeout=30, check=False)
+    assert (tmp_path / "here").exists(), harmless
+
 
 @pytest.mark.parametrize("hiding", HIDING)
 def test_what_is_hidden_starts_and_is_denied(hiding: str, tmp_path: Path) -> None:

@@ -175,6 +175,7 @@ LINES = (
     *("case @ in a) p1;; esac", "case a in @) p1;; esac", "for v1 in @; do p1; done", "for ((@;;)); do break; done"),
     *("export v1=@", "local v1=@", "declare -a v1=(@)", "readonly v1=@", "p1 # @", "f() { p1 @; }; f", "p1 a@"),
     *("if p1 @; then p2; fi", "{ p1 @; }", "( p1 @ )", "p1 @ | p2", "p1 | p2 @", "p1 && p2 @", "p1 @ & wait", "! p1 @"),
+    *("time time -p@ p1", "time -p@ ! p1"),
     *("time p1 @", "while p1 @; do break; done", "eval p1 @", "trap @ EXIT", "printf -v v1 @", "read v1 @", "unset @"),
     *("coproc p1 @", "select v1 in @; do break; done", "p1 {v1}>@", "p1 2>@", "p1 &>@", "exec p1 @", "set -- @; p1"),
     *("shopt -s extglob; p1 @", "v1=a@; p1 $v1", "p1 $(p2 @)", "bash -c @"),

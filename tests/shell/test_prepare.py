@@ -156,6 +156,10 @@ KEYWORDS = [
     ("{ time -p --; }", "{ time -p --; }"),
     ("{ time -- do; }", "{ time -- do; }"),
     ("{ time -px a; }", "{  -px a; }"),
+    ("time -- (a)", " (a)"),
+    ("time -p -- time -- (a)", "  (a)"),
+    ("time -- -p a", "time -- -p a"),
+    ("time -p -p a", "time -p -p a"),
 ]
 
 
@@ -183,6 +187,12 @@ BEHIND_JOINED_LINES = [
     ("time a\\\nb\\\n=\\\n(c)", "time ab=(c)"),
     ("coproc N\\\nM \\\n i\\\nf a; then b; fi", " if a; then b; fi"),
     ("coproc i\\\nf a; then b; fi", " if a; then b; fi"),
+    ("time -p\\\n (a)", " (a)"),
+    ("ti\\\nme\\\n -\\\np \\\n-\\\n- (a)", " (a)"),
+    ("time -p \\\n-p a", "time -p -p a"),
+    ("time -p\\\n'' (a)", " -p'' (a)"),
+    ("time \\\ndo\\\n", "time do"),
+    ("co\\\nproc N\\\nM\\\n { a; }", " { a; }"),
 ]
 """A line that was joined is no beginning of a command; nor is what is too far away to be seen."""
 

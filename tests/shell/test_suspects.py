@@ -50,3 +50,9 @@ def test_a_descriptor_in_place_of_another_ends_no_command() -> None:
     assert command.opaque is not None
     assert ("sh", "-i") in {part.argv for part in command.parts}
     assert "1" not in {part.program for part in command.parts}
+
+
+def test_a_line_may_go_on_in_the_next_or_not() -> None:
+    command = parse("r\\\nm -rf a # b\\\nls c; echo ${(e)x}")
+    assert command.opaque is not None
+    assert {("rm", "-rf", "a", "#", "bls", "c"), ("ls", "c")} <= {part.argv for part in command.parts}

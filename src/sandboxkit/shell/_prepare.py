@@ -6,9 +6,8 @@ because the grammar reads both wrongly in places.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
-from functools import cache
 
 from sandboxkit.shell._tables import RESERVED
 from sandboxkit.shell._unsure import TooMuchError, UnsureError
@@ -26,49 +25,25 @@ _GOES_ON = re.compile(
     r"(?:^|[;(\n]|(?<![<>])[&|]|(?:^|[\s;&|(])(?:\{|then|do|else|elif|in|if|while|until|!|time))[ \t]*$|\)[ \t]*$"
 )
 _PIPED = re.compile(r"(?:^|[^|])\|&?[ \t\n]*$")
+_TIME = r"time(?:[ \t]+-p)?(?:[ \t]+--)?"
 _BEGINS = re.compile(
     r"(?:^|[;(\n]|(?<![<>])[&|]|(?:\(\)|\bfunction[ \t]+\w+)(?=[ \t]*\{))[ \t]*"
-    r"(?:(?:\{|then|do|else|elif|if|while|until|!|time(?:[ \t]+-p)?)[ \t]+)*$"
+    rf"(?:(?:\{{|then|do|else|elif|if|while|until|!|{_TIME})[ \t]+)*$"
 )
 _SUBSTITUTION = re.compile(r"[$<>]\([ \t]*$")
-
-
-def _word(word: str) -> str:
-    """
-    A pattern for *word*, which a line's end behind a backslash may part anywhere.
-    """
-    return _JOINED.join(map(re.escape, word))
-
-
-def _any(words: str) -> str:
-    return f"(?:{'|'.join(map(_word, words.split()))}){_JOINED}"
-
-
-_JOINED = r"(?:\\\n)*+"
+_NAME = rf"(?!(?:{'|'.join(sorted(filter(str.isalpha, RESERVED)))})\b)[A-Za-z_]\w*"
+_NO_COMMAND = r"(?:-p|--|do|done|elif|else|esac|fi|in|then)(?=[\s;&|()<>]|$)"
+_KEYWORD = re.compile(
+    rf"(?:{_TIME}|!)[ \t]+(?=&>|[^\s)}};&|])(?!{_NO_COMMAND}|[A-Za-z_]\w*\+?=\()|coproc(?:[ \t]+{_NAME})?[ \t]+"
+    r"(?=[({]|\[\[[ \t]|(?:if|for|while|until|case|select)[ \t(])"
+    r"(?!(?:[({]|if|while|until)(?:[ \t\n]|\\\n)*+[A-Za-z_]\w*+(?:\[[^\]]*\])?\+?=\()"
+)
+"""
+Where a coprocess begins with a list that a variable gets, bash 5.2 takes the words of that list
+for keywords, and refuses some; the grammar refuses them all.
+"""
 _JOINED_TWICE = re.compile(r"[^\n]*\\\\\n")
-_BLANKS = rf"{_JOINED}[ \t](?:[ \t]|\\\n)*+"
-_IDENTIFIER = r"[A-Za-z_](?:\w|\\\n)*+"
-_NAME = rf"(?!{_any(' '.join(sorted(filter(str.isalpha, RESERVED))))}(?!\w)){_IDENTIFIER}"
-_NO_COMMAND = rf"{_any('-p -- do done elif else esac fi in then')}(?:(?=[\s;&|()<>])|$)"
-_ASSIGNS = rf"\+?{_JOINED}={_JOINED}\("
 _OPENERS = {"$((": "arithmetic", "$(": "command", "${": "braces", "<(": "command", ">(": "command"}
-
-
-@cache
-def _keyword() -> re.Pattern[str]:
-    """
-    What finds a keyword in front of a command. Few texts need it, and it takes a millisecond to make.
-
-    Where a coprocess begins with a list that a variable gets, bash 5.2 takes the words of that list
-    for keywords, and refuses some; the grammar refuses them all.
-    """
-    return re.compile(
-        rf"(?:{_word('time')}(?:{_BLANKS}{_word('-p')})?(?:{_BLANKS}{_word('--')})?|!){_BLANKS}"
-        rf"(?=&{_JOINED}>|[^\s)}};&|])(?!{_NO_COMMAND}|{_IDENTIFIER}{_ASSIGNS})|"
-        rf"{_word('coproc')}(?:{_BLANKS}{_NAME})?{_BLANKS}"
-        rf"(?=[({{]|{_word('[[')}{_JOINED}[ \t]|{_any('if for while until case select')}[ \t(])"
-        rf"(?!(?:[({{]|{_any('if while until')})(?:[ \t\n]|\\\n)*+{_IDENTIFIER}(?:\[[^\]]*\])?{_ASSIGNS})"
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +144,8 @@ class _Pass:
         self._open: list[str] = ["command"]
         self._waiting: list[_Waiting] = []
         self._result = Prepared("", _places=[0], _originals=[0])
+        self._joins = [found.start() for found in re.finditer(r"\\\n", text)] if simpler else []
+        self._joined = text.replace("\\\n", "") if simpler else text
 
     def run(self) -> Prepared:
         while self._at < len(self._text):
@@ -253,14 +230,23 @@ class _Pass:
         """
         Where the compound command begins that a keyword here stands in front of, or 0.
         """
-        found = _keyword().match(self._text, self._at)
+        # A keyword and its options may go on in the next line, anywhere in them.
+        found = _KEYWORD.match(self._joined, self._at - 2 * bisect_left(self._joins, self._at))
         if not found or not _BEGINS.search(before := self._before()) or (found[0][0] in "!t" and _PIPED.search(before)):
             return 0
-        if "backticks" in self._open and _JOINED_TWICE.match(self._text, found.end()):
+        end = self._at_source(found.end())
+        if "backticks" in self._open and _JOINED_TWICE.match(self._text, end):
             raise UnsureError("a keyword within backticks stands in a line that is joined there")
         # At the beginning of $( ) bash 5.2 takes this `time` for a program, and refuses it.
         is_refused = found[0].startswith("time") and _SUBSTITUTION.search(before)
-        return 0 if is_refused else found.end()
+        return 0 if is_refused else end
+
+    def _at_source(self, place: int) -> int:
+        """
+        Where the character at *place* of the joined text stands in the source.
+        """
+        gone = bisect_left(range(len(self._joins)), place, key=lambda number: self._joins[number] - 2 * number)
+        return place + 2 * gone
 
     def _before(self) -> str:
         """

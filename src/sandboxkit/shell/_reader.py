@@ -118,7 +118,8 @@ class Reader:
             TooMuchError: It holds more than is read.
         """
         self.text = text
-        if not _KEYWORDS.search(text) and not ("\n" in text and "|" in text):
+        joined = text.replace("\\\n", "") if "\\" in text else text
+        if not _KEYWORDS.search(joined) and not ("\n" in text and "|" in text):
             self._read(prepare(text))
             return
         before, cwd = self.found.saved(), self.cwd

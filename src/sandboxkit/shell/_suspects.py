@@ -26,6 +26,8 @@ _BREAK = re.compile(r"\$\(|[;|\n(){}`]|(?<![<>])&|&(?![\d-])|\bdo\b|\bthen\b|\be
 _DUPLICATE = re.compile(r"\d*[<>]&[\d-]+")
 """`2>&1`: one descriptor in place of another, which ends no command."""
 _QUOTES = re.compile(r"[\"'\\\r]")
+_JOINED = "\r\r"
+"""What a line is joined with: as long as what it was, and taken away like quotes."""
 _WRITTEN = re.compile(r"(?:<>|>>|>\||>)&?\s*([^\s;&|<>()]+)")
 _BLANK = re.compile(r"\$(?:IFS\b|\{IFS\})")
 _NOTHING = re.compile(r"\$[@*1-9]|\$\{[@*1-9]\}|\$\(\)|``")
@@ -38,8 +40,14 @@ def suspects(text: str) -> Iterator[tuple[tuple[str, ...], tuple[int, int], bool
     The words, and the place, of everything in *text* that may be a command, with `tee`
     for what may be written to: quotes,
     backslashes and invisible characters taken away, cut at every operator; and whether
-    the one before may be piped into it.
+    the one before may be piped into it. Where a line may go on in the next one, both ways.
     """
+    yield from _suspects(text)
+    if "\\\n" in text:
+        yield from _suspects(text.replace("\\\n", _JOINED))
+
+
+def _suspects(text: str) -> Iterator[tuple[tuple[str, ...], tuple[int, int], bool]]:
     begin, count, piped = 0, 0, False
     for end, after in [*((found.start(), found.end()) for found in _BREAK.finditer(text)), (len(text), len(text))]:
         written = _DUPLICATE.sub(" ", text[begin:end])
