@@ -16,7 +16,7 @@ import pytest
 from tests.shell.hidden import hide
 from tests.shell.judge import Tally, fits, may_run_more, shortened, uncovered
 from tests.shell.oracle import BASH, SHFMT, is_bash_all, seen_all
-from tests.shell.texts import ONCE_WRONG, damage, jumble, together, write
+from tests.shell.texts import ONCE_WRONG, damage, jumble, operate, together, write
 from tests.shell.traced import HOME, Trace, trace
 
 from sandboxkit.errors import CommandError
@@ -173,7 +173,9 @@ def test_generated_text() -> None:
 
 def test_broken_text() -> None:
     rng = random.Random(SEED)
-    assert compare([damage(rng, write(rng)) for _ in range(COMPARED)] + [jumble(rng) for _ in range(COMPARED)]).refused
+    texts = [damage(rng, write(rng)) for _ in range(COMPARED)]
+    texts += [kind(rng) for kind in (jumble, operate) for _ in range(COMPARED)]
+    assert compare(texts).refused
 
 
 @pytest.mark.requires("bubblewrap")

@@ -28,6 +28,7 @@ __all__ = [
     "broken_texts",
     "damage",
     "jumble",
+    "operate",
     "together",
     "write",
 ]
@@ -321,6 +322,9 @@ ONCE_WRONG = (  # what a grammar reads otherwise than bash
         "ti\\\nme ! time\\\n -p { p7 a; }",
         "co\\\nproc v1\\\n { p7 a; }; wait",
         "v1=a \\\n! p7; v1=b \\\ntime -p { p7; }",
+        "p1&<>f1 p7 a",
+        "p1 &\\\n<> /dev/null p7",
+        "p1 >&2-- a; p7 2>&1-",
         "p1 | \\\n! p7",
         "p1 $(\\\ntime p7)",
         "coproc v1=$",
@@ -630,6 +634,22 @@ def abut(rng: random.Random) -> str:
         kind = kinds[rng.randrange(len(kinds))]
         text += kind[rng.randrange(len(kind))] + ("", "", "", " ")[rng.randrange(4)]
     return text
+
+
+OPERATORS = (
+    *("&", "|", ";", "&&", "||", "|&", "(", ")", "!", "{", "}", "\\\n", "$", "''", "f1", "2", "{v1}", "-"),
+    *("<", "<>", ">>", "<<<", ">|", "&>", "&>>", ">&", "<&", ">", "1>"),
+)
+
+
+def operate(rng: random.Random) -> str:
+    """
+    Operators that touch each other, between two commands.
+    """
+    text = "p1" + ("", " ")[rng.randrange(2)]
+    for _ in range(rng.randrange(1, 5)):
+        text += OPERATORS[rng.randrange(len(OPERATORS))] + ("", "", " ")[rng.randrange(3)]
+    return text + ("", "f1", "f1 ")[rng.randrange(3)] + ("p7 a", " p7", "\np7", ";p7")[rng.randrange(4)]
 
 
 def together(rng: random.Random, texts: Sequence[str]) -> str:

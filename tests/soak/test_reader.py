@@ -13,7 +13,7 @@ from tests.shell.hidden import hide
 from tests.shell.judge import Tally
 from tests.shell.oracle import BASH, SHFMT
 from tests.shell.test_differential import corpus_texts, disagreements, escapes, least
-from tests.shell.texts import abut, damage, jumble, together, write
+from tests.shell.texts import abut, damage, jumble, operate, together, write
 from tests.shell.traced import trace
 
 from sandboxkit import ExecPolicy
@@ -51,13 +51,15 @@ pytestmark = [
 
 
 def some_text(rng: random.Random) -> str:
-    match rng.randrange(8):
+    match rng.randrange(9):
         case 0:
             return damage(rng, write(rng))
         case 4:
             return abut(rng)
         case 5:
             return hide(rng)
+        case 6:
+            return operate(rng)
         case 1:
             return jumble(rng)
         case 2:
