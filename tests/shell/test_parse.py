@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from sandboxkit.errors import CommandError
@@ -386,6 +386,7 @@ def test_joined_text_holds_the_commands_of_both(first: str, second: str) -> None
     )
 )
 def test_quoted_words_read_back(words: list[str]) -> None:
+    assume("=" not in words[0])  # an assignment, as `quote` says
     command = parse(quote(words))
     if command.opaque is None:
         assert command.parts[0].argv == tuple(words)

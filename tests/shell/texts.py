@@ -312,6 +312,10 @@ ENDS = ("\n", "\n", "\n\n", " # it's a (comment\n", '\n# `$( "\n', " #\n", "\n \
 ONCE_WRONG = (  # what a grammar reads otherwise than bash
     *(
         "! v1=$v2 \\\ntime -p \\\np7",
+        "time time -p\\\n p7",
+        "time ti\\\nme -\\\np\\\n p7",
+        "time -p\\\n ! p7; ! time -\\\np p7",
+        "time -p\\\nx p7",
         "time time -p\\\n p7 a",
         "time -p\\\n ! time -\\\np p7 a",
         "ti\\\nme ! time\\\n -p { p7 a; }",
@@ -463,7 +467,7 @@ class _Writer:
         return text
 
     def pipeline(self) -> str:
-        text = self.choice("", "", "", "", "", "", "", "", "! ", "time ", "time -p ") + self.command()
+        text = self.choice(*[""] * 8, "! ", "time ", "time -p ", "time -p\\\n ") + self.command()
         while self.chance(20):
             text += self.choice(" | ", "|", " |& ", " | \\\n") + self.command()
         return text

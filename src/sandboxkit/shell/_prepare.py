@@ -16,7 +16,7 @@ __all__ = ["HereDocument", "Prepared", "prepare"]
 
 _DELIMITER = re.compile(r"""<<(-?)[ \t]*((?:[^\s;&|<>()$`"'\\]|\\.|'[^'\n]*'|"[^"\n$`\\]*")+)""")
 _ANSI_C_REST = re.compile(r"(?:[^'\\]|\\.)*'", re.DOTALL)
-_JOINS = re.compile(r"(?:\\\n)*([(&|])")
+_JOINS = re.compile(r"(?:\\\n)*([(&|<>])")
 _AFTER_DELIMITER = frozenset(("", *" \t\n;&|<>()"))
 _BEFORE_COMMENT = frozenset(" \t\n;&|()<>")
 _MAX_DOCUMENTS = 20
@@ -42,6 +42,7 @@ _KEYWORD = re.compile(
 Where a coprocess begins with a list that a variable gets, bash 5.2 takes the words of that list
 for keywords, and refuses some; the grammar refuses them all.
 """
+_JOINED_TWICE = re.compile(r"[^\n]*\\\\\n")
 _OPENERS = {"$((": "arithmetic", "$(": "command", "${": "braces", "<(": "command", ">(": "command"}
 
 
@@ -233,9 +234,12 @@ class _Pass:
         found = _KEYWORD.match(self._joined, self._at - 2 * bisect_left(self._joins, self._at))
         if not found or not _BEGINS.search(before := self._before()) or (found[0][0] in "!t" and _PIPED.search(before)):
             return 0
+        end = self._at_source(found.end())
+        if "backticks" in self._open and _JOINED_TWICE.match(self._text, end):
+            raise UnsureError("a keyword within backticks stands in a line that is joined there")
         # At the beginning of $( ) bash 5.2 takes this `time` for a program, and refuses it.
         is_refused = found[0].startswith("time") and _SUBSTITUTION.search(before)
-        return 0 if is_refused else self._at_source(found.end())
+        return 0 if is_refused else end
 
     def _at_source(self, place: int) -> int:
         """
@@ -305,8 +309,10 @@ class _Pass:
         if found := _JOINS.match(self._text, end):
             # Without the rest of the operator it would be another: a process substitution, or `<&`.
             raise UnsureError(f"it has {found[1]!r} behind {operator!r}")
-        self._result.operators[self._length + begin - self._copied] = operator
-        self._leave_out(begin, end, instead)
+        # Without a blank `&<>` would become `&>`, which takes what follows for one command's.
+        blank = " " if operator == "<>" and self._before().endswith(("&", "<", ">")) else ""
+        self._result.operators[self._length + begin - self._copied + len(blank)] = operator
+        self._leave_out(begin, end, blank + instead)
 
     def _document(self) -> None:
         found = _DELIMITER.match(self._text, self._at)

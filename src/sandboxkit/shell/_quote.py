@@ -1,5 +1,6 @@
 """
-Writing words down so that they read back as the same words.
+Writing words down so that they read back as the same words, but for a program whose name
+has a `=`: that reads back as an assignment.
 """
 
 from __future__ import annotations

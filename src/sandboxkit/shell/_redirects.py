@@ -28,6 +28,10 @@ REDIRECTS = frozenset(("file_redirect",))
 """
 The kinds of nodes that are redirections.
 """
+_DESCRIPTOR = re.compile(r"[0-9]+-?|-")
+"""
+What `>&` copies, moves or closes; anything else is the name of a file.
+"""
 _CLOSES = frozenset((">&-", "<&-"))
 _EXPANDS_TO_ITSELF = re.compile(r"[\w./+:@%,=^-]*", re.ASCII)
 _ELEMENT = re.compile(rb"\{[A-Za-z_]\w*\[.*\]\}", re.DOTALL)
@@ -148,7 +152,7 @@ def _redirected(reader: Reader, operator: str, targets: Words, part: int) -> lis
         return [Redirect("<<<", target + "\n", is_known)]
     if operator == "<<":
         return [_document(reader, reader.source.document(target), part)]
-    if operator in (">&", "<&") and is_known and (target.rstrip("-").isdigit() or target == "-"):
+    if operator in (">&", "<&") and is_known and _DESCRIPTOR.fullmatch(target):
         return []
     return [Redirect(operator, target, is_known)]
 
