@@ -346,6 +346,24 @@ async def test_a_claim_that_nothing_proves_runs_no_such_spec() -> None:
     assert (await registry.active(SandboxSpec.isolated())).enforcement.grade(Control.NET_NONE) is Grade.ENFORCED
 
 
+@pytest.mark.parametrize(
+    ("holes", "grade", "says"),
+    [(frozenset({"net"}), Grade.ABSENT, "not listed"), (frozenset[str](), Grade.PARTIAL, "proves nothing")],
+)
+async def test_a_claim_is_lowered_where_the_attack_is_asked_for(holes: frozenset[str], grade: Grade, says: str) -> None:
+    registry = SandboxRegistry()
+    registry.register(RawBwrap(holes))
+    (asked,) = await registry.list(attack_listed=True)
+    (told,) = (finding for finding in asked.verified if finding.control is Control.NET_ALLOWLIST)
+    assert (told.grade, says in told.reason) == (grade, True)
+    assert asked.enforcement is not None
+    assert asked.enforcement.grade(Control.NET_ALLOWLIST) is grade
+    (claimed,) = await registry.list()
+    assert claimed.enforcement is not None
+    assert claimed.enforcement.grade(Control.NET_ALLOWLIST) is Grade.ENFORCED
+    assert Control.NET_ALLOWLIST not in {finding.control for finding in claimed.verified}
+
+
 async def test_a_box_that_raises_loses_the_list_and_nothing_else() -> None:
     grade, reason = await listed(Broken())
     assert grade is Grade.ABSENT

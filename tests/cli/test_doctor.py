@@ -47,6 +47,34 @@ def test_doctor_shows_the_machine_and_the_backends(cli: Cli) -> None:
 
 
 @pytest.mark.requires("bubblewrap")
+def test_doctor_attacks_a_box_of_listed_hosts(cli: Cli) -> None:
+    pytest.importorskip("h11", reason="the proxy is the extra egress")
+    shown = "only the listed server was reached, and only through the proxy"
+    said = cli("doctor").stdout.decode().splitlines()
+    assert f"net.allowlist was attacked, enforced: {shown}" in said
+    backends = {backend["name"]: backend for backend in record(cli("doctor", "--json"))["backends"]}
+    assert backends["bubblewrap"]["verified"]["net.allowlist"] == {"grade": "enforced", "reason": shown}
+    # A backend that does not claim it is not attacked, and that is said.
+    assert "net.allowlist" not in backends["landlock"]["verified"]
+    if backends["landlock"]["available"]:
+        assert "net.allowlist was not attacked, because it is not claimed" in said
+
+
+@pytest.mark.requires("bubblewrap")
+def test_doctor_shows_nothing_of_listed_hosts_without_the_extra() -> None:
+    code = (
+        "import importlib.util as util, sys; find = util.find_spec\n"
+        "util.find_spec = lambda name, *rest: None if name == 'h11' else find(name, *rest)\n"
+        "from sandboxkit.cli import main; sys.exit(main(['doctor', '--json']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=50)
+    (backend,) = (each for each in record(done)["backends"] if each["name"] == "bubblewrap")
+    assert "net.allowlist" not in backend["verified"]
+    assert backend["enforcement"]["net.allowlist"]["grade"] == "absent"
+    assert "pip install 'sandboxkit[egress]'" in backend["enforcement"]["net.allowlist"]["reason"]
+
+
+@pytest.mark.requires("bubblewrap")
 def test_doctor_ends_with_1_where_no_backend_keeps_every_spec(cli: Cli) -> None:
     needed = sorted({sys.prefix, sys.base_prefix, *filter(os.path.isdir, sys.path)})
     reads = [word for path in needed for word in ("--read", path)]

@@ -389,15 +389,17 @@ class SandboxRegistry:
         async with selection.open(spec) as box:
             yield box
 
-    async def list(self, spec: SandboxSpec | None = None) -> tuple[BackendStatus, ...]:
+    async def list(self, spec: SandboxSpec | None = None, *, attack_listed: bool = False) -> tuple[BackendStatus, ...]:
         """
         How every backend stands, preferred ones first.
 
         Args:
             spec: What enforcement is stated for; None is what every spec requires.
+            attack_listed: Whether each backend that claims `net.allowlist` is attacked in a
+                box of listed hosts too, which otherwise is done for specs that list hosts.
         """
         wanted = spec if spec is not None else SandboxSpec()
-        return tuple([await entry.status(wanted, self._timeout) for entry in self._entries])
+        return tuple([await entry.status(wanted, self._timeout, listed=attack_listed) for entry in self._entries])
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,7 +432,13 @@ class _Entry:
     def backend(self) -> SandboxBackend:
         return self._make()
 
-    async def judge(self, spec: SandboxSpec, timeout: float) -> _Judgement:  # noqa: ASYNC109 - passed on
+    async def judge(
+        self,
+        spec: SandboxSpec,
+        timeout: float,  # noqa: ASYNC109 - passed on
+        *,
+        listed: bool = False,
+    ) -> _Judgement:
         found = await self.detection.get(
             lambda: self._detect(None, timeout), lambda d: math.inf if d.available else _RETRY_SECONDS
         )
@@ -442,18 +450,23 @@ class _Entry:
         if verified.failure:
             return _Judgement(_unverified(found, verified.failure))
         if spec.network.mode == "listed":  # a box more, which few need
-            verified = verified.and_also(await self.listed.get(lambda: self._verified(found, "listed"), _lasting))
+            verified = verified.and_also(await self._listed(found))
         fresh = await self._detect(spec, timeout)
         if not fresh.available:
             return _Judgement(fresh)
         try:
             claim = self.backend.enforcement(spec, fresh.facts)
+            if listed and spec.network.mode != "listed" and claim.grade(Control.NET_ALLOWLIST) is Grade.ENFORCED:
+                verified = verified.and_also(await self._listed(found))
             enforcement = verified.apply(claim)
             return _Judgement(fresh, enforcement, enforcement.missing(spec.requirements()), verified)
         except SpecError:
             raise
         except (Exception, SystemExit) as exc:  # noqa: BLE001 - a broken backend must not stop the others
             return _Judgement(_broken(f"enforcement() raised {type(exc).__name__}: {exc}"))
+
+    async def _listed(self, found: Detection) -> Verification:
+        return await self.listed.get(lambda: self._verified(found, "listed"), _lasting)
 
     async def _verified(self, found: Detection, which: Literal["", "listed"]) -> Verification:
         """
@@ -523,9 +536,15 @@ class _Entry:
         with anyio.fail_after(timeout):
             return await (self.backend.detect() if spec is None else self.backend.detect(spec))
 
-    async def status(self, spec: SandboxSpec, timeout: float) -> BackendStatus:  # noqa: ASYNC109 - passed on
+    async def status(
+        self,
+        spec: SandboxSpec,
+        timeout: float,  # noqa: ASYNC109 - passed on
+        *,
+        listed: bool,
+    ) -> BackendStatus:
         try:
-            found = await self.judge(spec, timeout)
+            found = await self.judge(spec, timeout, listed=listed)
         except SpecError as exc:
             found = _Judgement(Detection(False, str(exc), "correct the spec"))
         detection = found.detection

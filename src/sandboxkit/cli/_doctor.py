@@ -6,16 +6,17 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
 
-from sandboxkit.backends import SandboxRegistry, default_registry, list_sandbox_backends
+from sandboxkit.backends import SandboxRegistry, default_registry
 from sandboxkit.cli._exit import Exit
 from sandboxkit.cli._machine import machine, open_secrets, own_code_inside
 from sandboxkit.cli._output import enforcement_table, printable, say, table
 from sandboxkit.errors import PluginError
-from sandboxkit.model import SandboxSpec
+from sandboxkit.model import Control, SandboxSpec
 
 if TYPE_CHECKING:
     import argparse
@@ -67,8 +68,9 @@ def doctor(options: argparse.Namespace, report: Report) -> int:
     could be looked at, else with 1: a program that can run only what asks for less should
     hear of it before it is in use.
     """
-    default_registry().forget()  # whoever asks wants to know how it is now
-    features, found = machine(), anyio.run(list_sandbox_backends)
+    registry = default_registry()
+    registry.forget()  # whoever asks wants to know how it is now
+    features, found = machine(), anyio.run(partial(registry.list, attack_listed=True))
     unseen, told = _looked_at(options.files)
     warnings = [*_warnings(found), *told, *unseen]
     chosen = next((status.name for status in found if status.available and not status.missing), None)
@@ -156,10 +158,20 @@ def _details(status: BackendStatus) -> str:
     facts = [(name, _shown(value)) for name, value in status.facts.items()]
     parts = [f"\n{status.name}", table(("fact", "value"), facts)]
     if status.enforcement:
-        parts += ["", enforcement_table(status.enforcement)]
+        parts += ["", enforcement_table(status.enforcement), "", printable(_listed(status))]
     if status.missing:
         parts += ["", *(f"missing: {printable(sentence)}" for sentence in status.missing)]
     return "\n".join(parts)
+
+
+def _listed(status: BackendStatus) -> str:
+    """
+    What the attack on a box of listed hosts showed, which is made where such boxes are claimed.
+    """
+    told = next((found for found in status.verified if found.control is Control.NET_ALLOWLIST), None)
+    if told is None:
+        return f"{Control.NET_ALLOWLIST} was not attacked, because it is not claimed"
+    return f"{Control.NET_ALLOWLIST} was attacked, {told.grade}: {told.reason}"
 
 
 def _shown(value: object) -> str:
