@@ -497,3 +497,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    os._exit(0)  # everything has ended; taking this interpreter down would keep the application waiting for its memory
