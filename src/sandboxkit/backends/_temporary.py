@@ -13,7 +13,6 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 from typing import TYPE_CHECKING
 
 if sys.platform != "win32":
@@ -52,14 +51,14 @@ def temporary_directory(prefix: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _of_windows(base: str, prefix: str) -> Iterator[str]:
-    oldest = time.time() - _DAY_SECONDS
-    with os.scandir(base) as entries:
-        for entry in [entry for entry in entries if entry.name.startswith(prefix)]:
-            with contextlib.suppress(OSError):  # another application was faster
-                if entry.stat(follow_symlinks=False).st_mtime < oldest:
-                    shutil.rmtree(entry.path, ignore_errors=True)
     root = tempfile.mkdtemp(prefix=prefix, dir=base)
     try:
+        oldest = os.stat(root).st_mtime - _DAY_SECONDS
+        with os.scandir(base) as entries:
+            for entry in [entry for entry in entries if entry.name.startswith(prefix)]:
+                with contextlib.suppress(OSError):  # another application was faster
+                    if entry.stat(follow_symlinks=False).st_mtime < oldest:
+                        shutil.rmtree(entry.path, ignore_errors=True)
         yield root
     finally:
         shutil.rmtree(root, ignore_errors=True)

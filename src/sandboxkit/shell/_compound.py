@@ -192,6 +192,7 @@ def for_loop(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:
             listed.append(child)
             reader.words.into(items, child, index)
     reader.source.check_gaps(listed, one_line=True)
+    reader.source.check_gaps(node.children[:2], one_line=True)
     variables = reader.found.variables
     values = items.argv or [variables.get("@")]
     variables.set(name, SPLIT.join(values))
@@ -210,6 +211,7 @@ def arithmetic_for(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:
     place = place.deeper().with_setting(Setting.LOOP)
     index = reader.found.reserve()
     body: list[Node] = []
+    reader.source.check_gaps(node.children[:2], one_line=True)
     semicolons: list[int] = []
     for number, child in enumerate(node.children):
         kind = child.type
@@ -241,8 +243,8 @@ def case(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:
             items.append(child)
         elif child.is_named and child.type != "comment":
             reader.words.into(subject, child, index)
-    if b"\n" in reader.source.data[node.start_byte : node.children[1].start_byte]:
-        raise UnsureError("it has a case the reader does not know")  # bash wants the word in the same line
+    word = next((at for at, child in enumerate(node.children) if child.is_named and child.type != "comment"), 0)
+    reader.source.check_gaps(node.children[: word + 1], one_line=True)  # as bash wants it
     if items:
         final = items[-1].children[-1]
         if final.is_named and b"\n" not in reader.source.data[final.end_byte : node.end_byte]:
@@ -257,6 +259,7 @@ def _case_item(reader: Reader, node: Node, part: int, place: Place) -> tuple[int
     if end is None:
         raise UnsureError("it has a case the reader does not know")
     reader.source.check_gaps(children)
+    reader.source.check_gaps(children[: end + 1], one_line=True)
     patterns = Words()
     for child in children[:end]:
         if child.is_named:
@@ -276,6 +279,8 @@ def function(reader: Reader, node: Node, place: Place) -> tuple[int, ...]:
     redirects = [child for child in children if child.type in REDIRECTS]
     if len(names) != 1 or len(bodies) != 1 or (bodies[0].type == "test_command" and bodies[0].children[0].type == "["):
         raise UnsureError("it has a function the reader does not know")
+    head = next((at for at, child in enumerate(children) if child.type == ")"), 1)
+    reader.source.check_gaps(children[: head + 1 if children[head].type == ")" else 2], one_line=True)
     name = reader.words.slice(names[0])
     reader.tokens.add(names[0])
     if name.isdigit():
