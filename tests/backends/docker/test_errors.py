@@ -4,6 +4,7 @@ An engine that is not there, refuses, stays silent, is full or dies: a typed err
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -169,6 +170,14 @@ async def test_an_engine_that_answers_something_else(kind: EngineName, tmp_path:
             assert detection.remedy, told
             with pytest.raises(BackendUnavailableError):
                 await backend.list_active()
+
+
+async def test_an_engine_with_containers_of_windows(tmp_path: Path) -> None:
+    told = json.dumps({"OSType": "windows", "Architecture": "x86_64", "ServerVersion": "27.0"}).encode()
+    with odd_engine(tmp_path / "engine", told) as host:
+        detection = await DockerBackend("image", host=host, workspace="copy", timeout=5).detect()
+    assert "containers are windows's" in detection.reason
+    assert "containers of Linux" in detection.remedy
 
 
 @both

@@ -179,6 +179,7 @@ def _facts(engine: Engine, settings: Settings, info: Mapping[str, Any]) -> Docke
         bounds=frozenset(word for key, word in _BOUNDS.items() if cgroup and info.get(key)),
         has_seccomp=any("seccomp" in option for option in security),
         is_rootless=is_rootless,
+        system=str(info.get("OSType") or "linux"),
         machine=_MACHINES.get(machine, machine),
         kernel=str(info.get("KernelVersion", "")),
         storage=str(info.get("Driver", "")),
@@ -203,6 +204,11 @@ def _lacks(facts: DockerFacts) -> Iterator[tuple[str, str]]:
     asked, words = facts.settings, WORDS[facts.settings.engine]
     if facts.engine != asked.engine:
         yield f"{facts.engine} answers there, not {asked.engine}", f"use DockerBackend(engine={facts.engine!r})"
+    if facts.system != "linux":
+        yield (
+            f"its containers are {facts.system}'s, which hold none of what a spec asks for",
+            "use an engine with containers of Linux; Docker Desktop switches to them by its menu",
+        )
     wanted = asked.runtime
     if facts.engine == "podman" and wanted not in (None, facts.runtime):
         # What it lists is what it would know, installed or not; its interface takes none with a container.

@@ -66,6 +66,7 @@ class DockerFacts(Facts):
         bounds: What it says it can bound: some of `memory`, `swap`, `cpus`, `processes`.
         has_seccomp: Whether it applies seccomp profiles.
         is_rootless: Whether it runs without root.
+        system: What its containers are, `linux` or `windows`.
         machine: The architecture, as uname(2) names it.
         kernel: The kernel's release.
         storage: Its storage driver.
@@ -91,6 +92,7 @@ class DockerFacts(Facts):
     bounds: frozenset[str] = frozenset()
     has_seccomp: bool = False
     is_rootless: bool = False
+    system: str = "linux"
     machine: str = ""
     kernel: str = ""
     storage: str = ""
