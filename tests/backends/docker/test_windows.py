@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,11 @@ def seen_there(*words: str, environ: Mapping[str, str] | None = None) -> dict[st
     """
     variables = {**os.environ, **(environ or {}), "PYTHONPATH": f"{OWN}{os.pathsep}{ROOT}"}
     argv = [sys.executable, str(APPLICATION), *words]
-    done = subprocess.run(argv, capture_output=True, text=True, env=variables, check=False, timeout=150)
+    # What is not locked, applications on Linux take for left: those beside it share no directory with it.
+    with tempfile.TemporaryDirectory() as own:
+        variables["TMPDIR"] = own
+        done = subprocess.run(argv, capture_output=True, text=True, env=variables, check=False, timeout=150)
+        assert os.listdir(own) == [], "nothing is left there"
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found

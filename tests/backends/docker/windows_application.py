@@ -49,8 +49,9 @@ class Pipe:
     A connection with nothing but what the SDK's named pipes have.
     """
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream  # what the SDK answered, which closes the connection when it is collected
+        self._connection: socket.socket = stream._sock
 
     def recv_into(self, buffer: memoryview) -> int:
         return self._connection.recv_into(buffer)
@@ -74,7 +75,7 @@ def by_pipe(client: type[Any], address: str) -> Callable[..., Any]:
 
     class Client(client):  # type: ignore[misc]  # the SDK ships no types
         def attach_socket(self, *args: Any, **options: Any) -> Pipe:
-            return Pipe(super().attach_socket(*args, **options)._sock)
+            return Pipe(super().attach_socket(*args, **options))
 
     return lambda url, **options: Client(address if url == NAMED_PIPE else url, **options)
 
