@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import sandboxkit as sk
+from sandboxkit.backends.docker._labels import is_left
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,6 +68,7 @@ def check(seen: Mapping[str, Any]) -> None:
     assert seen["net"] == "enforced"
     assert set(seen["is_left"]) == {False}, "its application lives"
     assert seen["owners"] == [False, True, True], "only a process that is there, since then, is one that lives"
+    assert not is_left(seen["labels"], is_running=True), "nobody on Linux takes what it made for left"
     assert seen["active"] == [], "nothing is left"
 
 

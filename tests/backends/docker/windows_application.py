@@ -36,7 +36,7 @@ import anyio  # noqa: E402 - as on such a host from here on
 import sandboxkit as sk  # noqa: E402 - likewise
 from sandboxkit.backends import SandboxRegistry  # noqa: E402 - likewise
 from sandboxkit.backends.docker import DockerBackend  # noqa: E402 - likewise
-from sandboxkit.backends.docker._labels import Owner  # noqa: E402 - likewise
+from sandboxkit.backends.docker._labels import Owner, own_labels  # noqa: E402 - likewise
 
 NO_PID = 4_194_303
 NAMED_PIPE = "npipe:////./pipe/docker_engine"
@@ -159,6 +159,7 @@ async def acts() -> dict[str, Any]:
         seen |= await streams(box)
         mine = [row for row in await backend().list_active() if row.pid == os.getpid()]
         seen["is_left"] = [row.is_left for row in mine]
+    seen["labels"] = own_labels()
     seen["owners"] = [
         Owner.current().is_gone(is_running=True),
         dataclasses.replace(Owner.current(), started="1.000").is_gone(is_running=True),

@@ -135,6 +135,11 @@ def _machine() -> str:
 
 
 def _pid_namespace() -> str:
+    """
+    Whose processes are meant by a pid, and told apart by when they started.
+    """
+    if sys.platform != "linux":
+        return sys.platform  # never told apart as those of Linux are
     try:
         return os.readlink("/proc/self/ns/pid")
     except OSError:
