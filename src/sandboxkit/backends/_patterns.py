@@ -38,6 +38,7 @@ def denied_by_patterns(spec: SandboxSpec) -> tuple[tuple[str, ...], tuple[str, .
     tree = spec.filesystem.tree()
     found: dict[str, None] = {}
     gaps = []
+    shown = (*spec.filesystem.write, *spec.filesystem.read)
     for pattern in spec.filesystem.denied_patterns():
         start, parts = fixed_part(pattern)
         if real_now(start) != start:
@@ -49,7 +50,7 @@ def denied_by_patterns(spec: SandboxSpec) -> tuple[tuple[str, ...], tuple[str, .
                 found[real] = None
         if walk.unseen:
             gaps.append(f"{walk.unseen}, so 'glob:{pattern}' may match more than is denied")
-        if any(is_inside(start, root) or is_inside(root, start) for root in spec.filesystem.write):
+        if any(is_inside(start, root) or is_inside(root, start) for root in shown):
             gaps.append(f"what 'glob:{pattern}' matches only later is not denied")
     outermost = tuple(path for path in found if not any(path != other and is_inside(path, other) for other in found))
     if len(outermost) > MAX_MATCHES:

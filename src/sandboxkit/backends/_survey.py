@@ -5,7 +5,6 @@ who the caller is, where the tools and this library itself lie.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 import sys
@@ -17,13 +16,14 @@ from typing import TYPE_CHECKING, Literal
 
 from sandboxkit.backends._exists import is_there, may_hold, mode_of, names_in
 from sandboxkit.backends._git import git_identity
+from sandboxkit.backends._hard_links import other_names
 from sandboxkit.backends._layouts import layouts
 from sandboxkit.backends._patterns import denied_by_patterns
 from sandboxkit.backends._protection import Watched, protection
 from sandboxkit.backends._quarantine import WATCHED, state_places
 from sandboxkit.backends._remembered import places
 from sandboxkit.errors import SpecError
-from sandboxkit.model import Access, Control, access_of, is_inside
+from sandboxkit.model import Access, Control, access_of, is_inside, real_now
 from sandboxkit.process import interpreter
 
 if sys.platform != "win32":
@@ -154,6 +154,7 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = (), maps_ids: bool = 
     sets = protection(spec)
     matched, gaps = denied_by_patterns(spec)
     protected = tuple(sets.held)
+    linked = [why for path in (*protected, *matched, *spec.filesystem.deny) if (why := other_names(path))]
     named = [owners[path] for path in (*spec.filesystem.write, *spec.filesystem.read)]
     permits_root = Control.PROCESS_ISOLATION in spec.allow_degraded
     uids = {uid for uid, _ in named}
@@ -184,7 +185,7 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = (), maps_ids: bool = 
         matched=matched,
         repositories=None if sets.repositories is None else frozenset(sets.repositories),
         key_lists=tuple(path for path in _KEY_LISTS if is_there(path)),
-        gaps=tuple(dict.fromkeys((*sets.gaps, *gaps, *_other_names((*protected, *matched, *spec.filesystem.deny))))),
+        gaps=tuple(dict.fromkeys((*sets.gaps, *gaps, *_later(spec), *linked))),
     )
 
 
@@ -227,15 +228,16 @@ def _working_directory() -> str:
         return "/"  # it was removed
 
 
-def _other_names(paths: Iterable[str]) -> Iterator[str]:
+def _later(spec: SandboxSpec) -> Iterator[str]:
     """
-    Which of *paths* are files with a second name, under which a mount does not hold them.
+    What *spec* denies in a directory it lets the box read, and does not exist: nothing can be
+    mounted there, and the host may make it while the box runs. What the box itself can make
+    is watched.
     """
-    for path in paths:
-        with contextlib.suppress(OSError):
-            found = os.lstat(path)
-            if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
-                yield f"{path!r} has other names (hard links), under which it is not held"
+    tree = spec.filesystem.tree()
+    for path in (path for path, access in tree.items() if access is Access.DENY and path != "/"):
+        if mode_of(path) is None and access_of(os.path.dirname(path), tree) is Access.READ:
+            yield f"{path!r} does not exist: if it is made outside during the run, it can be read"
 
 
 def _kinds(paths: Iterable[str]) -> dict[str, Kind]:
@@ -284,6 +286,8 @@ def _named(spec: SandboxSpec) -> dict[str, tuple[int, int]]:
             except FileNotFoundError:
                 if field != "deny":
                     problems.append(f"filesystem.{field}: {path!r} does not exist; create it first")
+                elif (real := real_now(path)) != path:
+                    problems.append(f"filesystem.deny: {_linked(path, real)}")
             except OSError as exc:
                 problems.append(f"filesystem.{field}: {path!r} cannot be reached: {exc.strerror}")
             else:
@@ -293,10 +297,14 @@ def _named(spec: SandboxSpec) -> dict[str, tuple[int, int]]:
     return owners
 
 
+def _linked(path: str, real: str) -> str:
+    return f"{path!r} is reached through a symbolic link; name its real path {real!r}"
+
+
 def _look(path: str, *, for_writing: bool) -> tuple[int, int]:
     real = os.path.realpath(path, strict=True)
     if real != path:
-        raise SpecError(f"{path!r} is reached through a symbolic link; name its real path {real!r}")
+        raise SpecError(_linked(path, real))
     found = os.stat(path)
     if not stat.S_ISDIR(found.st_mode) and not stat.S_ISREG(found.st_mode):
         raise SpecError(

@@ -100,9 +100,11 @@ def _conflict(facts: LandlockFacts) -> str:
 def _deny(spec: SandboxSpec, facts: LandlockFacts) -> ControlState:
     if facts.grants.split and Control.FS_DENY_INSIDE_ALLOW not in spec.allow_degraded:
         return _absent(_conflict(facts))
-    loose = len(facts.survey.watched) if facts.survey else 0
-    if loose:
-        return _partial(f"{loose} protected names are not held, and looked at after the run")
+    reasons = list(facts.survey.gaps) if facts.survey else []
+    if facts.survey and (loose := len(facts.survey.watched)):
+        reasons.insert(0, f"{loose} protected names are not held, and looked at after the run")
+    if reasons:
+        return _partial("; ".join(reasons))
     if facts.abi < _TRUNCATE_ABI:
         return _partial(f"Landlock ABI {facts.abi} does not keep denied files of the user from being emptied")
     if Control.FS_WRITE in spec.allow_degraded:

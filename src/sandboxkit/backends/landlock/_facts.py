@@ -7,9 +7,11 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sandboxkit.backends._contract import Facts
+from sandboxkit.backends._hard_links import linked_files
 from sandboxkit.backends._layouts import layouts
 from sandboxkit.backends._protection import Watched, state
 from sandboxkit.backends._survey import Survey, survey
@@ -18,11 +20,15 @@ from sandboxkit.backends.landlock._grants import Grants, grants
 from sandboxkit.model import Control
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from sandboxkit.backends._tree import Tree
     from sandboxkit.model import SandboxSpec
 
 __all__ = ["LandlockFacts"]
 
 _SPECIAL = ("/proc", "/dev", "/sys")
+_LESSER = frozenset({(Node.HIDDEN, Node.READ), (Node.HIDDEN, Node.WRITE), (Node.READ, Node.WRITE)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +70,13 @@ class LandlockFacts(Facts):
         if Control.FS_DENY_INSIDE_ALLOW in spec.allow_degraded:
             loose = tuple(Watched(path, state=state(path)) for path in found.protected)
             found = replace(found, protected=(), watched=(*found.watched, *loose))
-        nodes = dict(box_tree(spec, found).nodes)
+        tree = box_tree(spec, found)
+        nodes = dict(tree.nodes)
+        names = partial(_names, aliases=_aliases(tree))
         for path in (*layouts().private, *_SPECIAL):
             if path not in spec.filesystem.tree():
                 nodes[path] = Node.HIDDEN
-        return replace(self, survey=found, grants=grants(nodes, _names), processes=_threads_of(found.identity.uid))
+        return replace(self, survey=found, grants=grants(nodes, names), processes=_threads_of(found.identity.uid))
 
     def fingerprint(self) -> str:
         """
@@ -89,12 +97,31 @@ class LandlockFacts(Facts):
         }
 
 
-def _names(directory: str) -> tuple[str, ...]:
+def _aliases(tree: Tree) -> frozenset[tuple[int, int]]:
+    """
+    (device, inode) of the files that *tree* shows less of than of what they lie in, and that
+    have a name elsewhere. The kernel grants a file, not a name of it: with the one the other
+    is granted.
+    """
+    lesser = [path for path, node in tree.nodes.items() if (node, tree.at(os.path.dirname(path))) in _LESSER]
+    return frozenset(node for path in lesser for node in (linked_files(path) or {}).values())
+
+
+def _names(directory: str, aliases: Collection[tuple[int, int]]) -> tuple[str, ...]:
     try:
         with os.scandir(directory) as entries:
-            return tuple(sorted(entry.name for entry in entries if not entry.is_symlink()))
+            return tuple(sorted(entry.name for entry in entries if not _is_left_out(entry, aliases)))
     except OSError:
         return ()  # what cannot be listed is not granted
+
+
+def _is_left_out(entry: os.DirEntry[str], aliases: Collection[tuple[int, int]]) -> bool:
+    if entry.is_symlink():
+        return True
+    if not aliases:
+        return False
+    seen = entry.stat(follow_symlinks=False)
+    return (seen.st_dev, seen.st_ino) in aliases
 
 
 def _threads_of(uid: int) -> int:
