@@ -5,6 +5,7 @@ What a denied name means that is a link, does not exist, or is replaced, for bub
 from __future__ import annotations
 
 import os
+import subprocess
 from typing import TYPE_CHECKING
 
 import anyio
@@ -81,3 +82,44 @@ async def until(path: Path) -> None:
     with anyio.fail_after(30):
         while not path.exists():  # noqa: ASYNC110 - another program makes it
             await anyio.sleep(0.02)
+
+
+WAITS = """
+cat denied/secret; echo evil >> AGENTS.md; echo evil >> .git/config
+touch ready; until [ -e go ]; do sleep 0.02; done
+cat denied/secret; echo evil >> AGENTS.md; echo evil >> .git/config
+"""
+REPLACES = """
+mv denied aside; mkdir denied; echo secret > denied/secret
+echo mine > new; mv new AGENTS.md
+git config user.name Other
+"""
+
+
+async def test_what_a_program_outside_replaces_is_not_held_and_that_is_said(boxes: Boxes, repository: Path) -> None:
+    (repository / "denied").mkdir()
+    (repository / "denied/secret").touch()
+    (repository / "AGENTS.md").touch()
+    (repository / "CLAUDE.md").touch()
+    filesystem = FilesystemPolicy(write=(str(repository),), deny=(str(repository / "denied"),))
+    async with boxes.backend.open(SandboxSpec(filesystem=filesystem)) as box:
+        (repository / "new").touch()
+        (repository / "new").replace(repository / "CLAUDE.md")  # before the run: no matter
+        async with box.start(["sh", "-c", WAITS]) as process:
+            assert process.stdout is not None
+            await until(repository / "ready")
+            before = (repository / "AGENTS.md").read_text(), "evil" in (repository / ".git/config").read_text()
+            subprocess.run(["sh", "-ec", REPLACES], cwd=repository, check=True)
+            (repository / "go").touch()
+            result = await process.wait()
+        again = await box.run(["sh", "-c", WAITS])
+    assert before == ("", False)
+    assert ((repository / "AGENTS.md").read_text(), "evil" in (repository / ".git/config").read_text()) == (
+        "mine\nevil\n",
+        True,
+    )
+    found = {violation.target for violation in result.violations if violation.kind == "protected-path-replaced"}
+    assert found == {str(repository / name) for name in ("denied", "AGENTS.md", ".git/config")}
+    assert "3 paths were replaced from outside" in result.enforcement.reason(Control.FS_DENY_INSIDE_ALLOW)
+    assert again.violations == (), "it is held again"
+    assert again.text("stderr").count("Read-only") == 4

@@ -19,6 +19,7 @@ from sandboxkit.backends._journal import Journal
 from sandboxkit.backends._outward import Outward
 from sandboxkit.backends._protection import changed_among, new_repositories, violations
 from sandboxkit.backends._remembered import forget
+from sandboxkit.backends._replaced import REPLACED, replaced, replacements
 from sandboxkit.errors import BackendError, SetupError, SpecError
 from sandboxkit.model import (
     Control,
@@ -73,6 +74,7 @@ class Mechanism(Generic[F]):
         watched: What is looked at after a run.
         refusal: What a failed start means, from what it said.
         survey: What its facts say of the host for a spec, or None.
+        mounts: Whether what is denied or protected is held by a mount: see `_replaced`.
         nests: Whether it can let user namespaces be made in a box.
         discards: Whether it can show a copy in place of what a spec lets be written.
         ungrouped: Its facts on a machine without control groups, for a reason; None where
@@ -90,6 +92,7 @@ class Mechanism(Generic[F]):
     watched: Callable[[F], tuple[Watched, ...]]
     refusal: Callable[[str], Obstacle]
     survey: Callable[[F], Survey | None]
+    mounts: bool = False
     nests: bool = False
     discards: bool = False
     ungrouped: Callable[[F, str], F] | None = None
@@ -213,8 +216,8 @@ class LaunchedSandbox(Sandbox, Generic[F]):
             raise BackendError("this box is closed; open another for more commands")
         if self._is_fresh:
             self._is_fresh = False
-            if not any(changed_among(self._mechanism.watched(self._facts))):
-                return self  # else the caller has made one since the box was opened
+            if not any(changed_among(self._mechanism.watched(self._facts))) and not any(replaced(self._anchors())):
+                return self  # else the caller has made or replaced one since the box was opened
         facts = self._mechanism.look(self._facts, self._spec)
         return LaunchedSandbox(self._mechanism, self._spec, facts, outward=self._outward)
 
@@ -382,6 +385,10 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         """
         self._journal = Journal(self._mechanism.watched(self._facts))
 
+    def _anchors(self) -> Mapping[str, tuple[int, int]]:
+        survey = self._mechanism.survey(self._facts) if self._mechanism.mounts else None
+        return survey.anchors if survey else {}
+
     def settle(self) -> tuple[Violation, ...]:
         """
         What a command that has ended made under protected names; it is moved away. Done
@@ -391,6 +398,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
             survey = self._mechanism.survey(self._facts)
             before = survey.repositories if survey else ()
             self._violations = (
+                *replacements(self._anchors()),
                 *violations(self._mechanism.watched(self._facts)),
                 *new_repositories(self._spec, before),
             )
@@ -398,14 +406,24 @@ class LaunchedSandbox(Sandbox, Generic[F]):
                 self._journal.close()
         return self._violations
 
+    def _not_held(self) -> Iterator[str]:
+        """
+        Why denied and protected paths were held less well than was claimed.
+        """
+        if self._journal is not None and self._journal.problem:
+            yield self._journal.problem
+        if count := sum(found.kind == REPLACED for found in self.settle()):
+            yield f"{count} paths were replaced from outside during the run, and not held from then on"
+
     def _held(self, outcome: Outcome) -> Enforcement:
         """
-        What was enforced: less than was claimed where a control group was not had.
+        What was enforced: less than was claimed where a control group was not had, or
+        something was not held in place.
         """
         held = self._enforcement
-        if self._journal is not None and self._journal.problem:
+        for why in self._not_held():
             state = held.states[_WATCHED]
-            lowered = ControlState(min(state.grade, Grade.PARTIAL), f"{state.reason}; {self._journal.problem}")
+            lowered = ControlState(min(state.grade, Grade.PARTIAL), f"{state.reason}; {why}")
             held = Enforcement({**held.states, _WATCHED: lowered})
         if not outcome.unheld or self._mechanism.ungrouped is None:
             return held

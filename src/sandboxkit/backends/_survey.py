@@ -9,7 +9,7 @@ import os
 import stat
 import sys
 import sysconfig
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -22,6 +22,7 @@ from sandboxkit.backends._patterns import denied_by_patterns
 from sandboxkit.backends._protection import Watched, protection
 from sandboxkit.backends._quarantine import WATCHED, state_places
 from sandboxkit.backends._remembered import places
+from sandboxkit.backends._replaced import anchors
 from sandboxkit.errors import SpecError
 from sandboxkit.model import Access, Control, access_of, is_inside, real_now
 from sandboxkit.process import interpreter
@@ -105,6 +106,7 @@ class Survey:
         working_directory: The application's.
         matched: Existing paths that a pattern of the spec denies.
         gaps: Why something of the protection sets, or of the patterns, may not be held.
+        anchors: (device, inode) of each path that a mount holds in what the spec shows.
     """
 
     identity: Identity
@@ -127,6 +129,7 @@ class Survey:
     kept: tuple[str, ...] = ()
     key_lists: tuple[str, ...] = ()
     repositories: frozenset[str] | None = frozenset()
+    anchors: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 def survey(spec: SandboxSpec, *, programs: Iterable[str] = (), maps_ids: bool = True) -> Survey:
@@ -160,7 +163,8 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = (), maps_ids: bool = 
     uids = {uid for uid, _ in named}
     takes_root = len(uids) > 1 or 0 in uids
     who = identity(named, keeps_root=permits_root if maps_ids else takes_root)
-    denied = _denied(home, names, who, spec.filesystem.tree())
+    tree = spec.filesystem.tree()
+    denied = _denied(home, names, who, tree)
     launcher = _launcher(programs)
     kept = _kept(spec.filesystem.write)
     return Survey(
@@ -184,6 +188,7 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = (), maps_ids: bool = 
         working_directory=_working_directory(),
         matched=matched,
         repositories=None if sets.repositories is None else frozenset(sets.repositories),
+        anchors=anchors((*_denied_in(tree), *matched, *denied, *protected, *launcher, *kept), tree),
         key_lists=tuple(path for path in _KEY_LISTS if is_there(path)),
         gaps=tuple(dict.fromkeys((*sets.gaps, *gaps, *_later(spec), *linked))),
     )
@@ -228,6 +233,10 @@ def _working_directory() -> str:
         return "/"  # it was removed
 
 
+def _denied_in(tree: Mapping[str, Access]) -> Iterator[str]:
+    return (path for path, access in tree.items() if access is Access.DENY and path != "/")
+
+
 def _later(spec: SandboxSpec) -> Iterator[str]:
     """
     What *spec* denies in a directory it lets the box read, and does not exist: nothing can be
@@ -235,7 +244,7 @@ def _later(spec: SandboxSpec) -> Iterator[str]:
     is watched.
     """
     tree = spec.filesystem.tree()
-    for path in (path for path, access in tree.items() if access is Access.DENY and path != "/"):
+    for path in _denied_in(tree):
         if mode_of(path) is None and access_of(os.path.dirname(path), tree) is Access.READ:
             yield f"{path!r} does not exist: if it is made outside during the run, it can be read"
 
@@ -277,19 +286,19 @@ def _real(path: str) -> str:
 def _named(spec: SandboxSpec) -> dict[str, tuple[int, int]]:
     problems = []
     owners = {}
-    for field in ("write", "read", "deny"):
-        for path in (path for path in getattr(spec.filesystem, field) if path.startswith("/")):
+    for how in ("write", "read", "deny"):
+        for path in (path for path in getattr(spec.filesystem, how) if path.startswith("/")):
             try:
-                found = _look(path, for_writing=field == "write")
+                found = _look(path, for_writing=how == "write")
             except SpecError as exc:
-                problems += [f"filesystem.{field}: {problem}" for problem in exc.problems]
+                problems += [f"filesystem.{how}: {problem}" for problem in exc.problems]
             except FileNotFoundError:
-                if field != "deny":
-                    problems.append(f"filesystem.{field}: {path!r} does not exist; create it first")
+                if how != "deny":
+                    problems.append(f"filesystem.{how}: {path!r} does not exist; create it first")
                 elif (real := real_now(path)) != path:
                     problems.append(f"filesystem.deny: {_linked(path, real)}")
             except OSError as exc:
-                problems.append(f"filesystem.{field}: {path!r} cannot be reached: {exc.strerror}")
+                problems.append(f"filesystem.{how}: {path!r} cannot be reached: {exc.strerror}")
             else:
                 owners[path] = found
     if problems:

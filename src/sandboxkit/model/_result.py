@@ -87,7 +87,8 @@ class Violation:
 
     Attributes:
         kind: What it was: `protected-path-created` or `protected-path-changed` where a run
-            did that; and where it was explained and was refused something, `read`,
+            did that; `protected-path-replaced` where a program outside did, so that the run
+            was not kept from it any more; and where it was explained and was refused something, `read`,
             `write`, `exec`, `connect`, `bind`, `signal` or `syscall`. `egress` where the
             proxy of a box whose spec lists hosts refused a connection.
         target: The path, two paths with ` -> ` between them, the address, the process or

@@ -51,6 +51,7 @@ _MECHANISM = Mechanism(
     watched=lambda facts: facts.survey.watched if facts.survey else (),
     refusal=refusal,
     survey=lambda facts: facts.survey,
+    mounts=True,
     nests=True,
     discards=True,
     ungrouped=lambda facts, why: replace(facts, cgroups=facts.cgroups.without(why)),

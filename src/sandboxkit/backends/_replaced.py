@@ -1,0 +1,59 @@
+"""
+What a mount holds, and a program outside replaced meanwhile: the kernel takes a mount away
+when, in another mount namespace, what it stands on is removed or renamed over. Editors and
+git save files like that.
+
+Source: rename(2); "vfs: Lazily remove mounts on unlinked files and directories", Linux 3.18.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from sandboxkit.model import Access, Violation, access_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+__all__ = ["REPLACED", "anchors", "replaced", "replacements"]
+
+REPLACED = "protected-path-replaced"
+_WHY = (
+    "a program outside replaced it during the run, and from then on it was not held: "
+    "the run may have read it where that was denied, or written it"
+)
+
+
+def anchors(paths: Iterable[str], tree: Mapping[str, Access]) -> dict[str, tuple[int, int]]:
+    """
+    (device, inode) of those of *paths* that exist in a directory *tree* shows: without the
+    mount that holds it, the box could do more with such a path.
+    """
+    found = {}
+    for path in paths:
+        if access_of(os.path.dirname(path), tree) >= Access.READ and (node := _node(path)) is not None:
+            found[path] = node
+    return found
+
+
+def _node(path: str) -> tuple[int, int] | None:
+    try:
+        seen = os.lstat(path)
+    except OSError:
+        return None
+    return seen.st_dev, seen.st_ino
+
+
+def replaced(before: Mapping[str, tuple[int, int]]) -> Iterator[str]:
+    """
+    The paths of *before* at which something else stands by now.
+    """
+    return (path for path, node in before.items() if _node(path) not in (node, None))
+
+
+def replacements(before: Mapping[str, tuple[int, int]]) -> tuple[Violation, ...]:
+    """
+    One for each of them. What stands there may well be the user's own, so it stays.
+    """
+    return tuple(Violation(REPLACED, path, _WHY) for path in replaced(before))
