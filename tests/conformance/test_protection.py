@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 
 import anyio
 import pytest
-from tests.conformance.conftest import BOXED, Act, git, gone, importable
+from tests.conformance.conftest import BOXED, IS_ROOT, Act, git, gone, importable
 
 from sandboxkit.backends import _protection
 from sandboxkit.errors import SandboxError
-from sandboxkit.model import MAX_DEPTH, Control, FilesystemPolicy, Grade, SandboxSpec
+from sandboxkit.model import MAX_DEPTH, PATTERN_DEPTH, Control, FilesystemPolicy, Grade, SandboxSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from tests.conformance.conftest import Boxes
 
@@ -246,6 +246,7 @@ PLANTS = (
     "mv .git g && ln -s g .git",
     "echo /etc > .git/objects/info/alternates",
     "yes '[core]' | head -c 20000 >> .git/config",
+    "ln -f .git/config beside",
 )
 
 
@@ -263,32 +264,109 @@ BELOW = {
     "a hook": (
         "printf '#!/bin/sh\\ntouch ran\\n' > sub/.git/hooks/pre-commit; chmod +x sub/.git/hooks/pre-commit",
         "sub/.git",
+        {"hooks"},
     ),
-    "a setting": ("git -C sub config core.fsmonitor 'touch ran; false'", "sub/.git"),
-    "without a working directory": ("rm -rf sub; git init -q --bare sub; git -C sub config core.hooksPath x", "sub"),
+    "a setting": ("git -C sub config core.fsmonitor 'touch ran; false'", "sub/.git", {"config"}),
+    "without a working directory": (
+        "rm -rf sub; git init -q --bare sub; git -C sub config core.hooksPath x",
+        "sub",
+        {"config"},
+    ),
     "behind a pointer": (
         "mv sub/.git evil; git -C . --git-dir=evil config alias.x '!x'; echo gitdir: ../evil > sub/.git",
         "evil",
+        {"config"},
     ),
-    "a remote that is a program": ("git -C sub remote add origin 'ext::touch ran'", "sub/.git"),
-    "a driver in a section like a clone's": ("git -C sub config branch.x.y z", "sub/.git"),
-    "deep": ("git init -q a/b/c; git -C a/b/c config filter.x.clean 'touch ran'", "a/b/c/.git"),
+    "a remote that is a program": ("git -C sub remote add origin 'ext::touch ran'", "sub/.git", {"config"}),
+    "a driver in a section like a clone's": ("git -C sub config branch.x.y z", "sub/.git", {"config"}),
+    "deep": ("git init -q a/b/c; git -C a/b/c config filter.x.clean 'touch ran'", "a/b/c/.git", {"config"}),
+    "deeper than is looked before a run": (
+        "git init -q 1/2/3/4/5/6/7/8/9/10; git -C 1/2/3/4/5/6/7/8/9/10 config alias.x '!x'",
+        "1/2/3/4/5/6/7/8/9/10/.git",
+        {"config"},
+    ),
+    "in a directory closed to its owner": (
+        "mkdir x; git init -q x/y; git -C x/y config alias.x '!x'; chmod 0 x",
+        "x/y/.git",
+        {"config"},
+    ),
+    "with its objects elsewhere": (
+        "git init -q --bare evil; git -C evil config alias.x '!x'; mkdir s; mv evil/HEAD s; echo ../evil > s/commondir",
+        "s",
+        {"commondir"},
+    ),
+    "another name of its settings": ("ln -f sub/.git/config beside", "sub/.git", {"config"}),
+    "something nobody knows": ("touch sub/.git/unknown", "sub/.git", set()),
 }
 
 
 @pytest.mark.parametrize("how", BELOW)
-async def test_a_new_repository_below_the_top_with_anything_more_is_reported_and_left(
+async def test_what_git_would_obey_in_a_new_repository_below_the_top_is_moved_away(
     boxes: Boxes, ws: Path, how: str
 ) -> None:
-    script, target = BELOW[how]
+    script, target, moved = BELOW[how]
     words = ["sh", "-ec", f"git init -q sub; {script}"]
     result = await boxes.run(SandboxSpec.workspace_write(ws), words)
     assert result.ok, result.text("stderr")
-    assert [(found.kind, found.target) for found in result.violations] == [("protected-path-created", str(ws / target))]
-    assert "left there" in result.violations[0].detail
-    assert (ws / target).is_dir()
+    found = {violation.target: violation for violation in result.violations}
+    assert found[str(ws / target)].kind == "protected-path-created"
+    assert found.keys() <= {str(ws / target), str(ws / "evil")}
+    detail = found[str(ws / target)].detail
+    assert {name for name in ("commondir", "config", "hooks") if f"'{name}' was moved to" in detail} == moved
+    assert ("left there" in detail) is not bool(moved)
+    assert not any(os.path.lexists(ws / target / name) for name in moved)
+    assert (ws / target).is_dir(), "the rest stays"
     again = await boxes.run(SandboxSpec.workspace_write(ws), ["true"])
     assert again.violations == ()  # from the next run on it is held
+
+
+async def test_git_at_the_top_does_not_run_what_a_repository_below_says(boxes: Boxes, repository: Path) -> None:
+    plant = (
+        "git init -q sub; git -C sub -c user.name=T -c user.email=t@h commit -q --allow-empty -m x; git add sub; "
+        f"git -C sub config core.fsmonitor 'touch {repository}/ran; false'"
+    )
+    result = await boxes.run(SandboxSpec.workspace_write(repository), ["sh", "-c", plant])
+    assert result.ok, result.text("stderr")
+    subprocess.run(["git", "status"], cwd=repository, capture_output=True, check=True)
+    assert not (repository / "ran").exists()
+    shutil.rmtree(repository / "sub")
+    subprocess.run(["sh", "-c", plant], cwd=repository, check=True, capture_output=True)
+    (repository / "ran").unlink(missing_ok=True)
+    subprocess.run(["git", "status"], cwd=repository, capture_output=True, check=True)
+    assert (repository / "ran").exists(), "made outside, it runs"
+
+
+async def test_a_worktree_that_a_run_adds_is_none(boxes: Boxes, repository: Path) -> None:
+    result = await boxes.run(SandboxSpec.workspace_write(repository), ["git", "worktree", "add", "-q", "tree"])
+    assert (result.ok, result.violations) == (True, ()), result.text("stderr")
+    assert git(repository / "tree", "log", "--format=%s") == "first\n"
+
+
+async def test_what_is_too_deep_after_a_run_is_graded(boxes: Boxes, ws: Path) -> None:
+    deep = "/".join(map(str, range(PATTERN_DEPTH + 2)))
+    result = await boxes.run(SandboxSpec.workspace_write(ws), ["mkdir", "-p", deep])
+    assert "it made there was not looked at" in result.enforcement.reason(Control.FS_DENY_INSIDE_ALLOW)
+
+
+CONFIGURED = """
+git config core.hooksPath '.my hooks'
+git config include.path ../.gitconfig
+git config -f .gitconfig include.path more/settings
+"""
+NAMED = (".my hooks/pre-commit", ".gitconfig", "more/settings")
+
+
+async def test_what_the_configuration_names_is_held(boxes: Boxes, repository: Path) -> None:
+    (repository / ".my hooks").mkdir()
+    (repository / ".my hooks/pre-commit").touch()
+    subprocess.run(["sh", "-ec", CONFIGURED], cwd=repository, check=True)
+    paths = [str(repository / name) for name in NAMED[:2]]
+    spec = SandboxSpec.workspace_write(repository)
+    assert set((await boxes.act(spec, WRITE, paths=paths)).values()) == {"EROFS"}
+    result = await boxes.run(spec, ["sh", "-c", "mkdir more; git config -f more/settings alias.x '!x'; touch plain"])
+    assert [violation.target for violation in result.violations] == [str(repository / "more/settings")]
+    assert (result.ok, os.listdir(repository / "more")) == (True, [])
+    assert set(WRITE.outside(paths=paths).values()) == {"done"}
 
 
 async def test_a_new_repository_below_the_top_that_runs_nothing_is_none(boxes: Boxes, ws: Path) -> None:
@@ -447,12 +525,37 @@ async def test_a_quarantine_a_box_could_write_is_made_elsewhere(
             moved.parent.parent.rmdir()
 
 
-async def test_a_quarantine_that_others_can_write_is_not_used(boxes: Boxes, ws: Path, state: Path) -> None:
+@pytest.mark.parametrize("trouble", ["others can write it", "a file is in its way", "its disk is full"])
+async def test_without_a_quarantine_it_gets_a_name_that_means_nothing(
+    boxes: Boxes, ws: Path, state: Path, trouble: str
+) -> None:
     place = state / "sandboxkit/quarantine"
     place.mkdir(parents=True)
-    place.chmod(0o777)
-    result = await boxes.run(SandboxSpec.workspace_write(ws), ["sh", "-c", "echo evil > .envrc"])
-    assert "could not be moved away (others can write the quarantine directory)" in result.violations[0].detail
+    if trouble == "others can write it":
+        place.chmod(0o777)
+    elif trouble == "a file is in its way":
+        place.rmdir()
+        place.touch()
+    elif not IS_ROOT:
+        pytest.skip("only root can mount the small disk")
+    words = ["sh", "-c", "mkdir .vscode; echo evil > .vscode/tasks.json; echo evil > .envrc"]
+    with full_disk(place) if trouble == "its disk is full" else contextlib.nullcontext():
+        result = await boxes.run(SandboxSpec.workspace_write(ws), words)
+    assert {violation.target for violation in result.violations} == {str(ws / name) for name in (".vscode", ".envrc")}
+    left = [quarantined(result, ws / name) for name in (".vscode", ".envrc")]
+    assert sorted(ws.iterdir()) == sorted(left)
+    assert all(path.name.startswith(".sandboxkit-") for path in left)
+    assert [left[0].joinpath("tasks.json").read_text(), left[1].read_text()] == ["evil\n", "evil\n"]
+
+
+@contextlib.contextmanager
+def full_disk(place: Path) -> Iterator[None]:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k,nr_inodes=2,mode=700", "tmpfs", str(place)], check=True)
+    try:
+        (place / "full").write_bytes(bytes(4096))
+        yield
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
 
 
 SWAP = """

@@ -131,6 +131,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         self._is_fresh = True
         self._is_closed = False
         self._violations: tuple[Violation, ...] | None = None
+        self._missed: tuple[str, ...] = ()
         self._explains = False
         self._journal: Journal | None = None
 
@@ -397,11 +398,9 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         if self._violations is None:
             survey = self._mechanism.survey(self._facts)
             before = survey.repositories if survey else ()
-            self._violations = (
-                *replacements(self._anchors()),
-                *violations(self._mechanism.watched(self._facts)),
-                *new_repositories(self._spec, before),
-            )
+            looked = violations(self._mechanism.watched(self._facts))
+            made, self._missed = new_repositories(self._spec, before)
+            self._violations = (*replacements(self._anchors()), *looked, *made)
             if self._journal is not None:
                 self._journal.close()
         return self._violations
@@ -412,7 +411,9 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         """
         if self._journal is not None and self._journal.problem:
             yield self._journal.problem
-        if count := sum(found.kind == REPLACED for found in self.settle()):
+        count = sum(found.kind == REPLACED for found in self.settle())
+        yield from self._missed
+        if count:
             yield f"{count} paths were replaced from outside during the run, and not held from then on"
 
     def _held(self, outcome: Outcome) -> Enforcement:

@@ -20,9 +20,9 @@ from sandboxkit.backends._quarantine import opened
 from sandboxkit.model import open_flags
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-__all__ = ["is_as_git_init_makes"]
+__all__ = ["is_as_git_init_makes", "obeyed_beyond"]
 
 _FILES = frozenset(
     "COMMIT_EDITMSG FETCH_HEAD HEAD MERGE_HEAD MERGE_MODE MERGE_MSG ORIG_HEAD config description index packed-refs".split()
@@ -33,6 +33,8 @@ _SAMPLE = ".sample"
 _INFO = frozenset({"exclude", "refs", "sparse-checkout"})
 _NOT_IN_OBJECTS = ("info/alternates", "info/http-alternates")
 """They name object stores elsewhere."""
+_UP = "../..\n"
+"""What leads from the directory of a worktree to its repository."""
 _MAX_BYTES = 1 << 14
 _READ = open_flags("RDONLY", "NOFOLLOW", "NONBLOCK", "CLOEXEC")
 _FOLDER = _READ | open_flags("DIRECTORY")
@@ -85,6 +87,40 @@ def is_as_git_init_makes(path: str, *, is_below: bool = False) -> bool:
         return False
 
 
+def obeyed_beyond(names: Iterable[str]) -> Iterator[str]:
+    """
+    Those of *names*, the paths that git obeys in one new repository below the top, that
+    exist and say more than `git init` and `git clone` do.
+    """
+    return (path for path in names if os.path.lexists(path) and not _says_nothing_more(path))
+
+
+def _says_nothing_more(path: str) -> bool:
+    directory, name = os.path.split(path)
+    try:
+        with opened(directory) as place:
+            folder = os.open(".", _FOLDER, dir_fd=place)
+            try:
+                return _PLAIN.get(name, _never)(folder)
+            finally:
+                os.close(folder)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _never(_folder: int) -> bool:
+    return False
+
+
+_PLAIN: Mapping[str, Callable[[int], bool]] = {
+    ".git": lambda _folder: True,  # what it points to is looked at by itself
+    ".gitmodules": lambda _folder: True,  # git takes no program from it
+    "commondir": lambda folder: _text(folder, "commondir") == _UP,  # likewise
+    "config": lambda folder: _settings_are_plain(_text(folder, "config"), is_below=True),
+    "hooks": lambda folder: all(name.endswith(_SAMPLE) for name in _files(folder, "hooks", {"hooks": 0})),
+}
+
+
 def _is_plain(folder: int, *, is_below: bool) -> bool:
     kinds = {name: os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode for name in os.listdir(folder)}
     known = all(
@@ -120,6 +156,8 @@ def _files(folder: int, name: str, kinds: Mapping[str, int]) -> list[str]:
 
 def _text(folder: int, name: str) -> str:
     with open(os.open(name, _READ, dir_fd=folder), "rb") as file:
+        if os.fstat(file.fileno()).st_nlink != 1:
+            return "\\"  # a later run could write it by its other name
         content = file.read(_MAX_BYTES)
     return content.decode() if len(content) < _MAX_BYTES else "\\"
 

@@ -15,11 +15,21 @@ from typing import TYPE_CHECKING
 
 from sandboxkit.backends._exists import may_hold, mode_of, names_in
 from sandboxkit.backends._layouts import layouts
-from sandboxkit.backends._new_repository import is_as_git_init_makes
+from sandboxkit.backends._new_repository import is_as_git_init_makes, obeyed_beyond
 from sandboxkit.backends._quarantine import Quarantine, quarantine_place, readmit
 from sandboxkit.backends._repositories import IS_REPOSITORY, repositories
 from sandboxkit.errors import SpecError
-from sandboxkit.model import Access, Violation, Walk, access_of, has_wildcard, is_inside, real_now
+from sandboxkit.model import (
+    PATTERN_DEPTH,
+    PATTERN_DIRECTORIES,
+    Access,
+    Violation,
+    Walk,
+    access_of,
+    has_wildcard,
+    is_inside,
+    real_now,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -384,36 +394,52 @@ def violations(watched: Iterable[Watched]) -> tuple[Violation, ...]:
     return (*kept, *made)
 
 
-def new_repositories(spec: SandboxSpec, before: Collection[str] | None) -> tuple[Violation, ...]:
+def new_repositories(
+    spec: SandboxSpec, before: Collection[str] | None
+) -> tuple[tuple[Violation, ...], tuple[str, ...]]:
     """
     One for each repository below the top of a writable directory that a run made, unless
-    it is as `git init` or `git clone` makes one. It stays where it is: a copy of a repository may well be
-    what the run was for. From the next run on it is held.
+    it is as `git init` or `git clone` makes one; and why some may have been missed. What git
+    would obey in it is moved to a quarantine: git enters a repository below the one it was
+    called in, too. The rest stays: a copy of a repository may well be what the run was for.
 
     Args:
         spec: Whose writable directories are looked through.
         before: `Protection.repositories`, from before the run.
     """
     if before is None:
-        return ()
+        return (), ()
     tree = spec.filesystem.tree()
-    found: dict[str, None] = {}
+    quarantine = Quarantine(quarantine_place(spec.filesystem.write))
+    found: dict[str, Violation] = {}
+    missed = []
     for root in spec.filesystem.write:
-        for names in repositories(root.rstrip("/") or "/", Walk(root), lambda path: _is_open(path, tree)):
+        # Before the run there was nothing beyond the usual bounds, and nothing that could not be listed.
+        walk = Walk(root, max_depth=PATTERN_DEPTH, max_directories=PATTERN_DIRECTORIES, admit=readmit)
+        for names in repositories(root.rstrip("/") or "/", walk, lambda path: _is_open(path, tree)):
             place = os.path.dirname(names[0]) if names else ""
-            if place and place not in before and os.path.lexists(f"{place}/HEAD"):
-                found[place] = None
-    return tuple(
-        Violation("protected-path-created", place, _NEW)
-        for place in found
-        if not is_as_git_init_makes(place, is_below=True)
-    )
+            if place and place not in before and place not in found and (why := _beyond(place, names, quarantine)):
+                found[place] = Violation("protected-path-created", place, why)
+        if walk.unseen:
+            missed.append(f"after the run {walk.unseen}, so a repository that it made there was not looked at")
+    return tuple(found.values()), tuple(missed)
 
 
-_NEW = (
-    "the run made this repository, with hooks or settings beyond those of git init and git clone; "
-    "it was left there: look at it before you use git in it"
-)
+def _beyond(place: str, names: Iterable[str], quarantine: Quarantine) -> str:
+    """
+    What was done about the new repository *place*, in which git obeys *names*; empty where
+    it is plain.
+    """
+    moved = [f"{path[len(place) + 1 :]!r} was {_move(quarantine, path, None)}" for path in obeyed_beyond(names)]
+    if moved:
+        return f"{_NEW}; {', '.join(moved)}"
+    is_repository = os.path.lexists(f"{place}/HEAD") and not os.path.lexists(f"{place}/commondir")
+    if is_repository and not is_as_git_init_makes(place, is_below=True):
+        return f"{_NEW}; it was left there: look at it before you use git in it"
+    return ""
+
+
+_NEW = "the run made this repository, which holds more than git init and git clone give it"
 
 
 def _left(found: Iterable[tuple[Watched, str]]) -> Iterator[tuple[Watched, str]]:
@@ -437,9 +463,9 @@ def _move(quarantine: Quarantine, path: str, link: str | None) -> str:
     try:
         return f"moved to {quarantine.take(path, link)!r}"
     except FileNotFoundError:
-        return "it is gone again"
+        return "gone again"
     except OSError as exc:
-        return f"it could not be moved away ({exc.strerror}): remove {path!r} before you go on there"
+        return f"not moved away ({exc.strerror}): remove {path!r} before you go on there"
 
 
 def _done(change: str, moved: Mapping[str, str]) -> str:

@@ -103,9 +103,9 @@ class Quarantine:
 
     def take(self, path: str, link: str | None = None) -> str:
         """
-        Moves *path* here and gives its new path. Where that takes a copy, because here is
-        another file system, and the copy is not possible, it stays in its directory
-        under a name that means nothing.
+        Moves *path* here and gives its new path. Where that is not possible, because nothing
+        can be made here, as on a full disk, or here is another file system and it cannot be
+        copied, it stays in its directory under a name that means nothing.
 
         Args:
             path: What to move; a symbolic link is moved itself.
@@ -119,13 +119,24 @@ class Quarantine:
         new = os.fsdecode(os.fsencode(f"{self._count}-{name}")[:_LONGEST_NAME])
         with opened(above) as folder:
             try:
-                with self._open() as here, _permitted(folder, name):
-                    kept = _move(folder, name, here, new)
+                with _permitted(folder, name):
+                    kept = self._taken(folder, name, new)
             finally:
                 if link is not None:
                     with contextlib.suppress(FileExistsError):  # it could not be moved, or another box was faster
                         os.symlink(link, name, dir_fd=folder)
         return os.path.join(self.path, new) if kept is None else os.path.join(above, kept)
+
+    def _taken(self, folder: int, name: str, new: str) -> str | None:
+        """
+        Moves *name* in *folder* here as *new*; gives the name it was left under where it
+        could not leave.
+        """
+        try:
+            with self._open() as here:
+                return _move(folder, name, here, new)
+        except OSError:
+            return _set_aside(folder, name)  # raises what is the matter with it, if that is not this place
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[int]:
@@ -225,14 +236,19 @@ def _move(folder: int, name: str, here: int, new: str) -> str | None:
             raise
     else:
         return None
-    aside = f".sandboxkit-{secrets.token_hex(8)}"
-    os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
+    aside = _set_aside(folder, name)
     try:
         _Copy().copy(folder, aside, here, new, 0)
         _remove(folder, aside)
     except (OSError, RecursionError):
         return aside
     return None
+
+
+def _set_aside(folder: int, name: str) -> str:
+    aside = f".sandboxkit-{secrets.token_hex(8)}"
+    os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
+    return aside
 
 
 def _remove(folder: int, name: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sandboxkit.errors import SpecError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 __all__ = [
     "GLOB",
@@ -77,15 +77,24 @@ class Walk:
         root: The directory.
         max_depth: How many levels below it are looked at.
         max_directories: How many directories are.
+        admit: Called with a directory that may not be listed, before it is tried again.
 
     Attributes:
         unseen: Why not everything was looked at; empty where it was.
     """
 
-    def __init__(self, root: str, *, max_depth: int = MAX_DEPTH, max_directories: int = MAX_DIRECTORIES) -> None:
+    def __init__(
+        self,
+        root: str,
+        *,
+        max_depth: int = MAX_DEPTH,
+        max_directories: int = MAX_DIRECTORIES,
+        admit: Callable[[str], None] | None = None,
+    ) -> None:
         self._root = root.rstrip("/")
         self._max_depth = max_depth
         self._max_directories = max_directories
+        self._admit = admit
         self._listed: dict[str, Mapping[str, bool]] = {}
         self._entries = 0
         self.unseen = ""
@@ -116,7 +125,7 @@ class Walk:
     def _list(self, place: str) -> Mapping[str, bool]:
         listed: dict[str, bool] = {}
         try:
-            with os.scandir(place or "/") as entries:
+            with self._opened(place or "/") as entries:
                 for entry in islice(entries, MAX_ENTRIES - self._entries):
                     listed[entry.name] = entry.is_dir(follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
@@ -127,6 +136,15 @@ class Walk:
         if self._entries >= MAX_ENTRIES:
             self.unseen = f"{self._root or '/'!r} has {MAX_ENTRIES} entries or more"
         return listed
+
+    def _opened(self, place: str) -> os._ScandirIterator[str]:
+        try:
+            return os.scandir(place)
+        except PermissionError:
+            if self._admit is None:
+                raise
+            self._admit(place)
+            return os.scandir(place)
 
     def matches(self, place: str, parts: Sequence[str]) -> Iterator[str]:
         """
