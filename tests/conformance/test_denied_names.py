@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from typing import TYPE_CHECKING
 
 import anyio
@@ -123,3 +124,10 @@ async def test_what_a_program_outside_replaces_is_not_held_and_that_is_said(boxe
     assert "3 paths were replaced from outside" in result.enforcement.reason(Control.FS_DENY_INSIDE_ALLOW)
     assert again.violations == (), "it is held again"
     assert again.text("stderr").count("Read-only") == 4
+
+
+async def test_a_command_starts_where_the_box_shows_something(boxes: Boxes, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
+        monkeypatch.chdir(place)  # a box has a /tmp of its own
+        result = await boxes.run(SandboxSpec(filesystem=FilesystemPolicy(read=("/",))), ["pwd"])
+    assert (result.exit_code, result.text()) == (0, "/\n")

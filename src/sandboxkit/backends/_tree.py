@@ -181,7 +181,8 @@ def working_directory(
     asked: str | None, spec: SandboxSpec, survey: Survey, is_shown: Callable[[str], bool], home: str
 ) -> str:
     """
-    Where a command starts: in *asked*, or where the spec says if that is None.
+    Where a command starts: in *asked*, or, if that is None, in the first place the spec names
+    that is shown: who names `/` may work in /tmp, of which a box has its own.
 
     Args:
         asked: The directory the caller names, or None.
@@ -196,7 +197,8 @@ def working_directory(
     if asked is None:
         here = survey.working_directory
         places = (here, home, *(path for path, kind in survey.kinds.items() if kind == "directory"))
-        return next((place for place in spec.starting_places(here, home) if place in places), home)
+        possible = (place for place in spec.starting_places(here, home) if place in places)
+        return next((place for place in possible if place == home or is_shown(place)), home)
     if not is_shown(asked):
         raise SpecError(
             f"the working directory {asked!r} is not visible in the box; name it in filesystem.read or filesystem.write"

@@ -6,7 +6,7 @@ Pure. A few instructions, assembled here; the kernel runs both filters and obeys
 stricter answer, so this one only refuses. Calls of a foreign architecture it lets
 pass: the other filter kills them.
 
-Source: seccomp(2), landlock(7) "LIMITATIONS", unix(7), sysvipc(7), mq_overview(7).
+Source: seccomp(2), landlock(7) "LIMITATIONS", unix(7), sysvipc(7), mq_overview(7), inotify(7), fanotify(7).
 """
 
 from __future__ import annotations
@@ -49,6 +49,12 @@ Requests of ioctl(2) that change a file that is only open for reading.
 Source: linux/fs.h, linux/fscrypt.h, linux/fsverity.h.
 """
 
+_WATCHING = ("inotify_add_watch", "fanotify_mark")
+"""
+By these whoever may list a directory as a user learns the names of what is made, read and
+changed in it. Landlock does not decide about them.
+"""
+
 _IPC = ("shmget shmat shmctl semget semop semctl semtimedop msgget msgsnd msgrcv msgctl mq_open mq_unlink").split()
 """
 System V and POSIX queues, semaphores and memory: without a namespace of its own a box
@@ -78,7 +84,7 @@ _PASS: _Instruction = (_RETURN, 0, 0, ALLOW)
 
 
 @cache
-def alone_filter(arch: str, *, families: tuple[int, ...], allow_metadata: bool) -> bytes:
+def alone_filter(arch: str, *, families: tuple[int, ...], allow_metadata: bool, allow_watching: bool = False) -> bytes:
     """
     The second filter, as classic BPF for the kernel.
 
@@ -90,6 +96,7 @@ def alone_filter(arch: str, *, families: tuple[int, ...], allow_metadata: bool) 
         allow_metadata: Whether mode, owner, times and attributes of files may be
             changed. Otherwise EPERM, except that an open file may be given the
             present time, as touch(1) does.
+        allow_watching: Whether directories and files may be watched; otherwise EACCES.
 
     Raises:
         KeyError: *arch* is unknown.
@@ -97,6 +104,8 @@ def alone_filter(arch: str, *, families: tuple[int, ...], allow_metadata: bool) 
     numbers = {call.name: call.number for call in calls(arch)}
     refused = [*_IPC, *(() if allow_metadata else _METADATA)]
     blocks = [_block(numbers[name], [_no(errno.EPERM)]) for name in refused if name in numbers]
+    if not allow_watching:
+        blocks += [_block(numbers[name], [_no(errno.EACCES)]) for name in _WATCHING]
     blocks.append(_block(numbers["socket"], _one_of(0, 0xFFFFFFFF, families)))
     blocks += [_block(numbers[name], _own(arguments)) for name, arguments in _ON_PROCESSES.items()]
     if AF_UNIX not in families:

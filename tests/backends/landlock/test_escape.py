@@ -74,6 +74,25 @@ async def test_files_outside_are_out_of_reach(backend: LandlockBackend, ws: Path
     assert {answer for what, answer in inside.items() if what not in _HARMLESS} <= {"EACCES", "EPERM", "EXDEV"}
 
 
+WATCH = Act("""
+place = arguments["outside"].encode()
+attempt("inotify", kernel, "inotify_add_watch", libc.inotify_init1(0), place, 0x100)
+attempt("fanotify", kernel, "fanotify_mark", libc.fanotify_init(0x200, 0), 1, ctypes.c_ulonglong(0x08000100), -100, place)
+""")
+
+
+async def test_directories_outside_are_not_watched(backend: LandlockBackend, ws: Path, outside: Path) -> None:
+    # Whoever watches a directory learns the names of what is made in it.
+    async with backend.open(workspace(ws)) as box:
+        assert await WATCH.inside(box, outside=str(outside)) == {"inotify": "EACCES", "fanotify": "EACCES"}
+        assert box.enforcement.grade(Control.FS_READ) == 2
+    async with backend.open(workspace(ws, Control.FS_READ)) as box:
+        assert (await WATCH.inside(box, outside=str(outside)))["inotify"] == "done"
+        assert box.enforcement.grade(Control.FS_READ) == 1
+        assert "by watching it" in box.enforcement.reason(Control.FS_READ)
+    assert WATCH.outside(outside=str(outside))["inotify"] == "done"  # the other only from Linux 5.13 on
+
+
 OWN = Act("""
 def flags():
     request = (1 << 30) | (8 << 16) | (ord("f") << 8) | 2  # FS_IOC_SETFLAGS

@@ -29,7 +29,9 @@ _STAGING = (
     Obstacle(
         "a path of the spec was replaced while the box was made",
         "open the box anew, and keep the directories above its paths out of other boxes",
-        said=re.compile(r"open /.*(Too many levels|No such file|Not a directory)|was replaced while"),
+        said=re.compile(
+            r"open /.*(Too many levels|No such file|Not a directory)|was replaced while|Can't (get type of|find) source"
+        ),
     ),
     Obstacle(
         "id-mapped mounts are refused, which a root caller needs to lend the command an unprivileged uid",

@@ -25,9 +25,7 @@ def enforcement(spec: SandboxSpec, facts: LandlockFacts) -> Enforcement:
     """
     return Enforcement(
         {
-            Control.FS_READ: _enforced(
-                f"Landlock ABI {facts.abi} grants the named paths; that another path exists, and its size, can be seen"
-            ),
+            Control.FS_READ: _read(spec, facts),
             Control.FS_WRITE: _write(spec, facts),
             Control.FS_DENY_INSIDE_ALLOW: _deny(spec, facts),
             Control.FS_OVERLAY: _absent("Landlock has no layers; use bubblewrap or a copy of the directory"),
@@ -69,6 +67,15 @@ def _absent(reason: str) -> ControlState:
 
 def _keeps_root(facts: LandlockFacts) -> bool:
     return facts.survey is not None and facts.survey.identity.keeps_root
+
+
+def _read(spec: SandboxSpec, facts: LandlockFacts) -> ControlState:
+    granted = f"Landlock ABI {facts.abi} grants the named paths; that another path exists, and its size, can be seen"
+    if Control.FS_READ in spec.allow_degraded:
+        return _partial(
+            f"{granted}; so can, as the spec allows, the names of what is used in a directory, by watching it"
+        )
+    return _enforced(f"{granted}; nothing can be watched by inotify or fanotify, about which Landlock does not decide")
 
 
 def _write(spec: SandboxSpec, facts: LandlockFacts) -> ControlState:
@@ -134,7 +141,7 @@ def _isolation(facts: LandlockFacts) -> ControlState:
             f"use Linux 6.12 or newer (ABI {_SCOPE_ABI}){who}"
         )
     return _partial(
-        "no pid namespace: processes outside can be listed, with their command lines; "
+        "no pid namespace: processes outside can be listed, with their command lines, and the names of the user's keys; "
         f"they cannot be signalled or traced{who}"
     )
 

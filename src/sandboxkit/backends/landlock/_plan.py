@@ -147,7 +147,10 @@ def _filters(spec: SandboxSpec, facts: LandlockFacts) -> tuple[bytes, ...]:
         allow_nested_userns=False,
     )
     own = alone_filter(
-        facts.machine, families=(*unix, *internet), allow_metadata=Control.FS_WRITE in spec.allow_degraded
+        facts.machine,
+        families=(*unix, *internet),
+        allow_metadata=Control.FS_WRITE in spec.allow_degraded,
+        allow_watching=Control.FS_READ in spec.allow_degraded,
     )
     return (own, general)
 
