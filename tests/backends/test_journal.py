@@ -31,7 +31,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-KILLED = """
+MADE = (
+    "mkdir .vscode && echo x >.vscode/tasks.json && mkdir -p sub/.git/objects sub/.git/refs && "
+    "echo 'ref: refs/heads/main' >sub/.git/HEAD && echo '[alias] x = !x' >sub/.git/config && "
+    "touch .envrc plain made; sleep 60"
+)
+KILLED = f"""
+MADE = {MADE!r}
 import os, sys
 import anyio
 from sandboxkit.backends import bubblewrap, landlock
@@ -39,9 +45,9 @@ from sandboxkit.model import SandboxSpec
 
 async def main():
     backend = (landlock.LandlockBackend if sys.argv[1] == "landlock" else bubblewrap.BubblewrapBackend)()
-    spec = SandboxSpec.workspace_write(sys.argv[2], allow_degraded=set(sys.argv[3].split(",")) - {""})
+    spec = SandboxSpec.workspace_write(sys.argv[2], allow_degraded=set(sys.argv[3].split(",")) - {{""}})
     async with backend.open(spec) as box:
-        await box.run(["sh", "-c", "mkdir .vscode && echo x >.vscode/tasks.json && touch .envrc plain made; sleep 60"])
+        await box.run(["sh", "-c", MADE])
 
 anyio.run(main)
 """
@@ -87,17 +93,27 @@ def killed(request: pytest.FixtureRequest, require: Any, ws: Path) -> SandboxBac
 async def test_the_next_box_finishes_what_a_killed_application_could_not(
     killed: SandboxBackend, ws: Path, state: Path
 ) -> None:
-    assert sorted(path.name for path in ws.iterdir()) == [".envrc", ".vscode", "made", "plain"]
+    assert sorted(path.name for path in ws.iterdir()) == [".envrc", ".vscode", "made", "plain", "sub"]
     (note,) = noted(state)
     assert (note.stat().st_mode & 0o777, note.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     with pytest.warns(LeftBehindWarning) as warned:
         async with killed.open(SandboxSpec.workspace_write(ws)) as box:
             result = await box.run(["ls", "-A"])
-    assert sorted(result.text().split()) == ["made", "plain"], "the command does not see it any more"
+    assert sorted(result.text().split()) == ["made", "plain", "sub"], "the command does not see it any more"
     assert result.violations == (), "it is not this command's doing"
+    assert not (ws / "sub/.git/config").exists(), "what git would obey"
     said = sorted(str(warning.message) for warning in warned)
-    assert [f"{ws}/.envrc" in said[0], f"{ws}/.vscode" in said[1], "moved to" in said[0]] == [True] * 3
-    assert sorted(path.name for path in (state / "sandboxkit/quarantine").glob("*/*")) == ["1-.envrc", "2-.vscode"]
+    assert [
+        f"{ws}/.envrc" in said[0],
+        f"{ws}/.vscode" in said[1],
+        f"{ws}/sub/.git" in said[2],
+        "moved to" in said[0],
+    ] == [True] * 4
+    assert sorted(path.name for path in (state / "sandboxkit/quarantine").glob("*/*")) == [
+        "1-.envrc",
+        "1-config",
+        "2-.vscode",
+    ]
     assert noted(state) == []
 
 

@@ -22,17 +22,19 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from sandboxkit.backends._protection import Watched, violations
+from sandboxkit.backends._protection import Watched, new_repositories, violations
 from sandboxkit.backends._quarantine import WATCHED, state_places
 from sandboxkit.errors import LeftBehindWarning
-from sandboxkit.model import open_flags
+from sandboxkit.model import FilesystemPolicy, open_flags
 from sandboxkit.process import ensure_broker
 
 if sys.platform != "win32":
     import fcntl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
+
+    from sandboxkit.model import Violation
 
 __all__ = ["Journal", "finish_others"]
 
@@ -62,14 +64,25 @@ class Journal:
 
     Args:
         watched: What is looked at after the run; nothing is written where that is nothing.
+        filesystem: What else is: its writable directories, for new repositories.
+        repositories: Those there are; see `new_repositories`.
 
     Attributes:
         problem: Why there is none, in one sentence; empty where there is, or where there
             is nothing to watch.
     """
 
-    def __init__(self, watched: Sequence[Watched]) -> None:
+    def __init__(
+        self,
+        watched: Sequence[Watched],
+        filesystem: FilesystemPolicy | None = None,
+        repositories: Collection[str] | None = None,
+    ) -> None:
         self.problem = ""
+        self._looked = {
+            "filesystem": filesystem.model_dump(mode="json", exclude_unset=True) if filesystem else {},
+            "repositories": None if repositories is None else sorted(repositories),
+        }
         self._path = ""
         self._fd = -1
         if not watched:
@@ -95,6 +108,7 @@ class Journal:
                 "version": _VERSION,
                 "broker": _own_broker(),
                 "watched": [[entry.path, entry.root, entry.link, entry.state] for entry in watched],
+                **self._looked,
             }
         ).encode()
         try:
@@ -163,8 +177,7 @@ def _finish(path: str) -> bool:
         note = json.loads(os.read(fd, _MAX_BYTES))
         if note["version"] != _VERSION or not _is_gone(note["broker"]):
             return False
-        watched = [_watched(entry) for entry in note["watched"]]
-        found = violations(watched)
+        found = _looked_after(note)
         os.unlink(path)
     except (ValueError, LookupError, TypeError):
         return False  # not one of ours, or of another version
@@ -177,6 +190,12 @@ def _finish(path: str) -> bool:
             stacklevel=2,
         )
     return True
+
+
+def _looked_after(note: dict[str, Any]) -> tuple[Violation, ...]:
+    watched = [_watched(entry) for entry in note["watched"]]
+    filesystem = FilesystemPolicy(**note.get("filesystem", {}))
+    return (*violations(watched), *new_repositories(filesystem, note.get("repositories"))[0])
 
 
 def _watched(entry: list[Any]) -> Watched:

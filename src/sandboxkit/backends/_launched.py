@@ -384,7 +384,9 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         Writes down what will be looked at after the command, for the case that this
         application is killed before.
         """
-        self._journal = Journal(self._mechanism.watched(self._facts))
+        survey = self._mechanism.survey(self._facts)
+        before = survey.repositories if survey else None
+        self._journal = Journal(self._mechanism.watched(self._facts), self._spec.filesystem, before)
 
     def _anchors(self) -> Mapping[str, tuple[int, int]]:
         survey = self._mechanism.survey(self._facts) if self._mechanism.mounts else None
@@ -399,7 +401,7 @@ class LaunchedSandbox(Sandbox, Generic[F]):
             survey = self._mechanism.survey(self._facts)
             before = survey.repositories if survey else ()
             looked = violations(self._mechanism.watched(self._facts))
-            made, self._missed = new_repositories(self._spec, before)
+            made, self._missed = new_repositories(self._spec.filesystem, before)
             self._violations = (*replacements(self._anchors()), *looked, *made)
             if self._journal is not None:
                 self._journal.close()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
-    from sandboxkit.model import SandboxSpec
+    from sandboxkit.model import FilesystemPolicy, SandboxSpec
 
 __all__ = [
     "MAX_MOUNT_POINTS",
@@ -395,7 +395,7 @@ def violations(watched: Iterable[Watched]) -> tuple[Violation, ...]:
 
 
 def new_repositories(
-    spec: SandboxSpec, before: Collection[str] | None
+    filesystem: FilesystemPolicy, before: Collection[str] | None
 ) -> tuple[tuple[Violation, ...], tuple[str, ...]]:
     """
     One for each repository below the top of a writable directory that a run made, unless
@@ -404,16 +404,16 @@ def new_repositories(
     called in, too. The rest stays: a copy of a repository may well be what the run was for.
 
     Args:
-        spec: Whose writable directories are looked through.
+        filesystem: Whose writable directories are looked through.
         before: `Protection.repositories`, from before the run.
     """
     if before is None:
         return (), ()
-    tree = spec.filesystem.tree()
-    quarantine = Quarantine(quarantine_place(spec.filesystem.write))
+    tree = filesystem.tree()
+    quarantine = Quarantine(quarantine_place(filesystem.write))
     found: dict[str, Violation] = {}
     missed = []
-    for root in spec.filesystem.write:
+    for root in filesystem.write:
         # Before the run there was nothing beyond the usual bounds, and nothing that could not be listed.
         walk = Walk(root, max_depth=PATTERN_DEPTH, max_directories=PATTERN_DIRECTORIES, admit=readmit)
         for names in repositories(root.rstrip("/") or "/", walk, lambda path: _is_open(path, tree)):
