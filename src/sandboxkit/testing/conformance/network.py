@@ -24,7 +24,7 @@ import pytest
 
 from sandboxkit.model import EgressRule, NetworkPolicy, SandboxSpec
 from sandboxkit.secrets import SecretRegistry
-from sandboxkit.testing.conformance._acts import REFUSED, Act
+from sandboxkit.testing.conformance._acts import PYTHON, REFUSED, Act
 from sandboxkit.testing.conformance._behaviours import exported
 from sandboxkit.testing.conformance._fixtures import *  # noqa: F403 - what the behaviours ask for
 from sandboxkit.testing.conformance._fixtures import FIXTURES
@@ -246,8 +246,8 @@ async def test_a_refused_host_is_reported(boxes: Boxes, ws: Path) -> None:
     Control: a command that asks for nothing has no such report.
     """
     spec = SandboxSpec.workspace_write(ws, network=NetworkPolicy(mode="listed"))
-    ask = ["bash", "-c", 'curl -sS "http://unlisted.example/" || true']
-    result = await boxes.run(spec, ask)
+    ask = "import urllib.request as u; u.urlopen('http://unlisted.example/')"
+    result = await boxes.run(spec, [*PYTHON, ask])
     found = [(violation.kind, violation.target, violation.spec_line) for violation in result.violations]
     assert found == [("egress", "http://unlisted.example/", 'network.allow_hosts = ["unlisted.example:80"]')]
     assert (await boxes.run(spec, ["true"])).violations == ()
