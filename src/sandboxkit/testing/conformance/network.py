@@ -731,17 +731,21 @@ KEY_CALLS = {"x86_64": (248, 250), "aarch64": (217, 219)}
 @contextlib.contextmanager
 def key_of_the_user(name: str) -> Iterator[int]:
     """
-    A key in the caller's user keyring, which every process of the user searches.
+    A key in the caller's user keyring, which every process of the user searches. It is made
+    in that of this process: only who possesses a key may open it, and a service started by
+    the system does not possess what is in its user's.
 
-    Source: user-keyring(7), keyctl(2).
+    Source: user-keyring(7), process-keyring(7), keyctl(2).
     """
     libc = ctypes.CDLL(None, use_errno=True)
     add_key, keyctl = KEY_CALLS[os.uname().machine]
-    key = libc.syscall(add_key, b"user", name.encode(), b"secret", 6, -4)
+    key = libc.syscall(add_key, b"user", name.encode(), b"secret", 6, -2)
     if key < 0:
         pytest.skip(f"not applicable: no key can be made here: {os.strerror(ctypes.get_errno())}")
-    # All rights for whoever possesses it, and reading for whoever is the user: KEYCTL_SETPERM.
-    libc.syscall(keyctl, 5, key, 0x3F3F0000)
+    # All rights for whoever possesses it, and for whoever is the user: KEYCTL_SETPERM. Then
+    # KEYCTL_LINK to the user's keyring, and KEYCTL_UNLINK from that of the process.
+    for call in ((5, key, 0x3F3F0000), (8, key, -4), (9, key, -2)):
+        libc.syscall(keyctl, *call)
     try:
         yield key
     finally:
