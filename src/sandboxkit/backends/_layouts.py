@@ -29,6 +29,7 @@ class Layouts:
         denied_home: Credentials below the home.
         denied_system: Credentials elsewhere.
         denied_services: Sockets of services that act outside of the box.
+        service_variables: Variables that name such a socket.
         protect: For each protection set, names inside a writable directory.
     """
 
@@ -39,6 +40,7 @@ class Layouts:
     denied_home: tuple[str, ...]
     denied_system: tuple[str, ...]
     denied_services: tuple[str, ...]
+    service_variables: tuple[str, ...]
     protect: Mapping[str, tuple[str, ...]]
 
 
@@ -57,5 +59,6 @@ def layouts() -> Layouts:
         denied_home=tuple(table["denied"]["home"]),
         denied_system=tuple(table["denied"]["system"]),
         denied_services=tuple(table["denied"]["services"]),
+        service_variables=tuple(table["denied"]["service_variables"]),
         protect={name: tuple(names) for name, names in table["protect"].items()},
     )

@@ -6,6 +6,7 @@ who the caller is, where the tools and this library itself lie.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 import sysconfig
@@ -47,6 +48,7 @@ _SPARE_IDS = 1000
 _WHOLE_RANGE = 0xFFFFFFFF
 OTHER_HOME = "/home/sandbox"
 """The box's, where the user's own path cannot be."""
+_ADDRESS = re.compile(r"\Aunix:(path=|//)?")
 _KEY_LISTS = ("/proc/keys", "/proc/key-users")
 
 
@@ -452,11 +454,23 @@ def _moved() -> Iterator[str]:
 def _denied(home: str, names: AbstractSet[str] | None, who: Identity, tree: Mapping[str, Access]) -> tuple[str, ...]:
     elsewhere = [
         path
-        for path in (*layouts().denied_system, *layouts().denied_services)
+        for path in (*layouts().denied_system, *layouts().denied_services, *_services(home))
         if is_there(path)
         and (access_of(path, tree) > Access.UNLISTED or (_is_of_system(path) and _may_read(who, path)))
     ]
     return _existing((*elsewhere, *_below(home, layouts().denied_home, names)))
+
+
+def _services(home: str) -> Iterator[str]:
+    """
+    The sockets of the user's services that the environment names.
+    """
+    for name in layouts().service_variables:
+        for address in os.environ.get(name, "").split(";"):
+            path = _ADDRESS.sub("", address).partition(",")[0].rstrip("/")
+            is_own = path.startswith("/") and not is_inside(home, path) and not _is_of_system(path)
+            if is_own and path not in layouts().private:
+                yield path
 
 
 def _is_of_system(path: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sandboxkit.backends._layouts import layouts
+from sandboxkit.backends.bubblewrap import BubblewrapBackend
+from sandboxkit.model import SandboxSpec
 from sandboxkit.testing.conformance._acts import importable
 
 if TYPE_CHECKING:
@@ -88,3 +91,37 @@ def test_an_engines_socket_is_not_reached_in_a_directory_that_is_shown(tmp_path:
     assert named == {**denied, OF_A_USER: "No such file or directory", NAMED: "connected", OTHER: "connected"}
     assert set(hidden.values()) == {"No such file or directory"}
     assert listed == [], "a /run of the box's own has nothing to be held"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("SSH_AUTH_SOCK", "{}"),
+        ("TMUX", "{},4242,0"),
+        ("DOCKER_HOST", "unix://{}"),
+        ("DBUS_SESSION_BUS_ADDRESS", "tcp:host=x;unix:path={},guid=0"),
+        ("XDG_RUNTIME_DIR", "{}/.."),
+    ],
+)
+@pytest.mark.anyio
+async def test_a_socket_that_the_environment_names_is_not_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    place = tmp_path.resolve() / "a"
+    place.mkdir()
+    path = str(place / "s")
+    tmp_path.chmod(0o755)
+    named = os.path.normpath(value.format(path)) if value.endswith("..") else value.format(path)
+    spec = SandboxSpec.workspace_write(tmp_path)
+    words = ["/usr/bin/python3", "-c", CONNECT, path]
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        os.chmod(path, 0o666)
+        server.listen()
+        assert json.loads(subprocess.check_output(words)) == {path: "connected"}
+        monkeypatch.delenv(variable, raising=False)
+        async with BubblewrapBackend().open(spec) as box:
+            assert json.loads((await box.run(words)).check().stdout) == {path: "connected"}
+        monkeypatch.setenv(variable, named)
+        async with BubblewrapBackend().open(spec) as box:
+            assert json.loads((await box.run(words)).check().stdout) == {path: "Permission denied"}
