@@ -16,7 +16,7 @@ from sandboxkit.model import Access, Violation, access_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["REPLACED", "anchors", "replaced", "replacements"]
+__all__ = ["REPLACED", "anchors", "node_of", "replaced", "replacements"]
 
 REPLACED = "protected-path-replaced"
 _WHY = (
@@ -32,12 +32,15 @@ def anchors(paths: Iterable[str], tree: Mapping[str, Access]) -> dict[str, tuple
     """
     found = {}
     for path in paths:
-        if access_of(os.path.dirname(path), tree) >= Access.READ and (node := _node(path)) is not None:
+        if access_of(os.path.dirname(path), tree) >= Access.READ and (node := node_of(path)) is not None:
             found[path] = node
     return found
 
 
-def _node(path: str) -> tuple[int, int] | None:
+def node_of(path: str) -> tuple[int, int] | None:
+    """
+    (device, inode) of *path*, of a link its own; None where nothing is there.
+    """
     try:
         seen = os.lstat(path)
     except OSError:
@@ -49,7 +52,7 @@ def replaced(before: Mapping[str, tuple[int, int]]) -> Iterator[str]:
     """
     The paths of *before* at which something else stands by now.
     """
-    return (path for path, node in before.items() if _node(path) not in (node, None))
+    return (path for path, node in before.items() if node_of(path) not in (node, None))
 
 
 def replacements(before: Mapping[str, tuple[int, int]]) -> tuple[Violation, ...]:

@@ -19,6 +19,7 @@ from sandboxkit.backends._exists import is_there, may_hold, mode_of, names_in
 from sandboxkit.backends._git import git_identity
 from sandboxkit.backends._hard_links import other_names
 from sandboxkit.backends._layouts import layouts
+from sandboxkit.backends._other_mounts import shown_elsewhere
 from sandboxkit.backends._patterns import denied_by_patterns
 from sandboxkit.backends._protection import Watched, protection
 from sandboxkit.backends._quarantine import WATCHED, state_places
@@ -192,7 +193,7 @@ def survey(spec: SandboxSpec, *, programs: Iterable[str] = (), maps_ids: bool = 
         repositories=None if sets.repositories is None else frozenset(sets.repositories),
         anchors=anchors((*_denied_in(tree), *matched, *denied, *protected, *launcher, *kept), tree),
         key_lists=tuple(path for path in _KEY_LISTS if is_there(path)),
-        gaps=tuple(dict.fromkeys((*sets.gaps, *gaps, *_later(spec), *linked))),
+        gaps=tuple(dict.fromkeys((*sets.gaps, *gaps, *_later(spec), *linked, *_shown_twice(tree, protected, matched)))),
     )
 
 
@@ -233,6 +234,11 @@ def _working_directory() -> str:
         return os.getcwd()
     except OSError:
         return "/"  # it was removed
+
+
+def _shown_twice(tree: Mapping[str, Access], protected: Iterable[str], matched: Iterable[str]) -> Iterator[str]:
+    yield from shown_elsewhere((*_denied_in(tree), *matched), tree, Access.READ)
+    yield from shown_elsewhere(protected, tree, Access.WRITE)
 
 
 def _denied_in(tree: Mapping[str, Access]) -> Iterator[str]:

@@ -5,10 +5,11 @@ Files with a second name: the kernel grants a file, whatever name of it was mean
 from __future__ import annotations
 
 import os
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.backends.landlock.conftest import SHARED
+from tests.backends.landlock.conftest import IS_ROOT, SHARED
 from tests.conformance.conftest import Act
 
 from sandboxkit.model import Control, FilesystemPolicy, Grade, SandboxSpec
@@ -55,3 +56,21 @@ async def test_two_names_in_a_denied_directory_are_both_denied(backend: Landlock
         assert set((await READ.inside(box, paths=paths)).values()) == {"EACCES"}
         assert box.enforcement.grade(Control.FS_DENY_INSIDE_ALLOW) is Grade.ENFORCED
     assert set(READ.outside(paths=paths).values()) == {"done"}
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="not applicable: only root can mount")
+async def test_a_denied_directory_is_not_granted_by_another_mount(backend: LandlockBackend, open_ws: Path) -> None:
+    for name in ("denied", "again"):
+        (open_ws / name).mkdir()
+    (open_ws / "denied/secret").write_text("content")
+    filesystem = FilesystemPolicy(read=(str(open_ws),), deny=(str(open_ws / "denied"),))
+    paths = [str(open_ws / name / "secret") for name in ("denied", "again")]
+    subprocess.run(["mount", "--bind", open_ws / "denied", open_ws / "again"], check=True)
+    try:
+        async with backend.open(SandboxSpec(filesystem=filesystem, allow_degraded=SHARED)) as box:
+            inside = await READ.inside(box, paths=paths)
+            assert "by another mount" in box.enforcement.reason(Control.FS_DENY_INSIDE_ALLOW)
+        assert set(inside.values()) == {"EACCES"}
+        assert set(READ.outside(paths=paths).values()) == {"done"}
+    finally:
+        subprocess.run(["umount", open_ws / "again"], check=True)

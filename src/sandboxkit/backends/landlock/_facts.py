@@ -14,6 +14,7 @@ from sandboxkit.backends._contract import Facts
 from sandboxkit.backends._hard_links import linked_files
 from sandboxkit.backends._layouts import layouts
 from sandboxkit.backends._protection import Watched, state
+from sandboxkit.backends._replaced import node_of
 from sandboxkit.backends._survey import Survey, survey
 from sandboxkit.backends._tree import Node, box_tree
 from sandboxkit.backends.landlock._grants import Grants, grants
@@ -99,12 +100,13 @@ class LandlockFacts(Facts):
 
 def _aliases(tree: Tree) -> frozenset[tuple[int, int]]:
     """
-    (device, inode) of the files that *tree* shows less of than of what they lie in, and that
-    have a name elsewhere. The kernel grants a file, not a name of it: with the one the other
-    is granted.
+    (device, inode) of what *tree* shows less of than of what it lies in, and of the files in it
+    that have a name elsewhere. The kernel grants a file or directory, not a name of it: with
+    another name, which may be one by another mount, it is granted under both.
     """
     lesser = [path for path, node in tree.nodes.items() if (node, tree.at(os.path.dirname(path))) in _LESSER]
-    return frozenset(node for path in lesser for node in (linked_files(path) or {}).values())
+    linked = (node for path in lesser for node in (linked_files(path) or {}).values())
+    return frozenset((*linked, *(node for path in lesser if (node := node_of(path)))))
 
 
 def _names(directory: str, aliases: Collection[tuple[int, int]]) -> tuple[str, ...]:
