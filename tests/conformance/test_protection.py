@@ -373,7 +373,7 @@ async def test_what_the_configuration_names_is_held(boxes: Boxes, repository: Pa
 async def test_a_new_repository_below_the_top_that_runs_nothing_is_none(boxes: Boxes, ws: Path) -> None:
     words = (
         "git init -q sub; cd sub; git config user.name T; git config user.email t@h; git commit -q --allow-empty -m x;"
-        " cd ..; git init -q --bare other"
+        " cd ..; git init -q --bare other; git clone -q --no-tags --branch=$(git -C sub branch --show-current) sub copy"
     )
     result = await boxes.run(SandboxSpec.workspace_write(ws), ["sh", "-ec", words])
     assert result.ok, result.text("stderr")

@@ -61,6 +61,7 @@ _KEYS_BELOW: Mapping[str, re.Pattern[str]] = {
     "branch.remote": _WORDS,
     "core.bare": _SWITCH,
     "remote.fetch": _WORDS,
+    "remote.tagopt": re.compile("--no-tags|--tags"),
     "remote.url": re.compile(r"(?!-)(?!.*::)[^\x00-\x1f\x7f\\\";#]*"),
 }
 """What `git clone` writes besides. A URL with two colons names a program that git runs."""

@@ -120,10 +120,7 @@ def _names(directory: str, aliases: Collection[tuple[int, int]]) -> tuple[str, .
 def _is_left_out(entry: os.DirEntry[str], aliases: Collection[tuple[int, int]]) -> bool:
     if entry.is_symlink():
         return True
-    if not aliases:
-        return False
-    seen = entry.stat(follow_symlinks=False)
-    return (seen.st_dev, seen.st_ino) in aliases
+    return bool(aliases) and node_of(entry.path) in (None, *aliases)  # None: it has just gone
 
 
 def _threads_of(uid: int) -> int:
