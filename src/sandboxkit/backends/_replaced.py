@@ -9,8 +9,10 @@ Source: rename(2); "vfs: Lazily remove mounts on unlinked files and directories"
 from __future__ import annotations
 
 import os
+import stat
 from typing import TYPE_CHECKING
 
+from sandboxkit.backends._quarantine import opened
 from sandboxkit.model import Access, Violation, access_of
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["REPLACED", "anchors", "node_of", "replaced", "replacements"]
 
 REPLACED = "protected-path-replaced"
+_STUB_MODE = 0o444
 _WHY = (
     "a program outside replaced it during the run, and from then on it was not held: "
     "the run may have read it where that was denied, or written it"
@@ -57,6 +60,25 @@ def replaced(before: Mapping[str, tuple[int, int]]) -> Iterator[str]:
 
 def replacements(before: Mapping[str, tuple[int, int]]) -> tuple[Violation, ...]:
     """
-    One for each of them. What stands there may well be the user's own, so it stays.
+    One for each of them. What stands there may well be the user's own, so it stays; not so an
+    empty file that bwrap made for a mount, because what it was to hold had just gone.
     """
-    return tuple(Violation(REPLACED, path, _WHY) for path in replaced(before))
+    return tuple(Violation(REPLACED, path, _WHY) for path in replaced(before) if not _removed_as_a_stub(path))
+
+
+def _removed_as_a_stub(path: str) -> bool:
+    """
+    Whether a file that bwrap makes for a mount stood at *path*; it is gone now.
+
+    Source: bubblewrap.c, `ensure_file (dest, 0444)`.
+    """
+    directory, name = os.path.split(path)
+    try:
+        with opened(directory) as folder:
+            seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            is_stub = seen.st_mode == stat.S_IFREG | _STUB_MODE and not seen.st_size
+            if is_stub:
+                os.unlink(name, dir_fd=folder)
+    except OSError:
+        return False
+    return is_stub
