@@ -118,6 +118,8 @@ _LANDLOCK: Final[Mapping[str, str]] = {
         )
     },
     "ordinary_tool[script(1), a terminal of its own]": _NO_TERMINAL,
+    "ordinary_tool[node: os, fs.watch, WebAssembly]": "Landlock does not decide about watching, by which the names of files of "
+    "others are learned: the filter refuses it; a spec that lets fs.read be less may",
 }
 """
 What an ordinary user and root lose alike. Each is a loss that the grades or notes of a box tell.
