@@ -9,7 +9,7 @@ import signal
 import subprocess
 import tempfile
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import anyio
 import pytest
@@ -41,9 +41,6 @@ from sandboxkit.model import (
     SandboxSpec,
     Termination,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requires("bubblewrap")]
 
@@ -328,7 +325,7 @@ async def test_a_command_starts_where_its_spec_says_unless_it_is_told(
             return (await box.run(["/bin/pwd"], cwd=cwd)).check().text().strip()
 
     monkeypatch.chdir("/usr")
-    assert await starts(SandboxSpec.isolated()) == os.path.realpath(os.environ["HOME"])
+    assert await starts(SandboxSpec.isolated()) == os.path.realpath(Path.home())
     assert await starts(SandboxSpec.workspace_write(workspace)) == str(workspace)
     assert await starts(SandboxSpec.workspace_write(workspace), str(workspace / "below")) == str(workspace / "below")
     assert await starts(SandboxSpec.isolated(), "/tmp") == "/tmp"
@@ -339,7 +336,7 @@ async def test_a_command_starts_where_its_spec_says_unless_it_is_told(
 async def test_a_routed_command_needs_no_visible_working_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/usr")
     result = await sandboxkit.run("pwd", spec=SandboxSpec.isolated())
-    assert result.check().text().strip() == os.path.realpath(os.environ["HOME"])
+    assert result.check().text().strip() == os.path.realpath(Path.home())
 
 
 async def test_a_closed_box_starts_nothing() -> None:
