@@ -14,8 +14,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-import sandboxkit
-from sandboxkit import process
+from sandboxkit import AutoSandboxRouter, MemoryAudit, process
 from sandboxkit.backends._cgroups import cgroups
 from sandboxkit.backends._survey import Identity
 from sandboxkit.backends.bubblewrap import BubblewrapBackend
@@ -333,10 +332,17 @@ async def test_a_command_starts_where_its_spec_says_unless_it_is_told(
     assert await starts(SandboxSpec.workspace_write(workspace)) == str(workspace / "below")
 
 
-async def test_a_routed_command_needs_no_visible_working_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_named", [True, False])
+async def test_a_routed_command_needs_no_visible_working_directory(
+    monkeypatch: pytest.MonkeyPatch, *, is_named: bool
+) -> None:
+    home, audit = os.path.realpath(Path.home()), MemoryAudit()
     monkeypatch.chdir("/usr")
-    result = await sandboxkit.run("pwd", spec=SandboxSpec.isolated())
-    assert result.check().text().strip() == os.path.realpath(Path.home())
+    if not is_named:
+        monkeypatch.delenv("HOME", raising=False)
+    routed = await AutoSandboxRouter(audit=audit).route("pwd", spec=SandboxSpec.isolated())
+    assert routed.result.check().text().strip() == home
+    assert audit.events()[0].to_dict()["cwd"] == home  # it was judged where it started
 
 
 async def test_a_closed_box_starts_nothing() -> None:
