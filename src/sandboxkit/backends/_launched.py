@@ -13,7 +13,7 @@ from anyio import CancelScope, to_thread
 
 from sandboxkit.backends._contract import PIPE, BoxProcess, Facts, Sandbox
 from sandboxkit.backends._copies import copies
-from sandboxkit.backends._given import checked_variables, checked_words
+from sandboxkit.backends._given import checked_signal, checked_variables, checked_words
 from sandboxkit.backends._host import look
 from sandboxkit.backends._journal import Journal
 from sandboxkit.backends._outward import Outward
@@ -446,7 +446,7 @@ class LaunchedProcess(BoxProcess):
         """
         Sends signal *number* to the command.
         """
-        self._running.send_signal(number)
+        self._running.send_signal(checked_signal(number))
 
     def kill(self) -> None:
         """

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 MAX_FDS = 250
 PR_SET_CHILD_SUBREAPER = 36
+LONGEST_SECONDS = 3600.0
+"""For one wait: epoll_wait(2) takes no more than 24 days. Nothing is due more often for it."""
 ALL_SIGNALS = [number for number in range(1, signal.NSIG) if number not in (signal.SIGKILL, signal.SIGSTOP, 32, 33)]
 
 
@@ -159,7 +161,7 @@ class Broker:
         The seconds until the next deadline, or None where there is none.
         """
         due = [moment for box in self.boxes.values() if (moment := box.due()) is not None]
-        return max(0.0, min(due) - time.monotonic()) if due else None
+        return min(LONGEST_SECONDS, max(0.0, min(due) - time.monotonic())) if due else None
 
     def take(self) -> None:
         """
