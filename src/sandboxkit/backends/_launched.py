@@ -14,7 +14,7 @@ from anyio import CancelScope, to_thread
 from sandboxkit.backends._contract import PIPE, BoxProcess, Facts, Sandbox
 from sandboxkit.backends._copies import copies
 from sandboxkit.backends._given import checked_signal, checked_variables, checked_words
-from sandboxkit.backends._host import look
+from sandboxkit.backends._host import homes, look
 from sandboxkit.backends._journal import Journal
 from sandboxkit.backends._outward import Outward
 from sandboxkit.backends._protection import changed_among, new_repositories, violations
@@ -369,10 +369,10 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         survey = self._mechanism.survey(self._facts)
         if survey is None or not outcome.refusals:
             return ()
-        from sandboxkit.backends._refusals import Ground, merged, violation  # few runs are explained
+        from sandboxkit.backends._refusals import Ground, is_of_the_box, merged, violation  # few runs are explained
 
-        ground = Ground.of(self._spec, survey, machine=os.uname().machine, nests=self._mechanism.nests)
-        places = ((refusal, look(refusal)) for refusal in outcome.refusals)
+        ground = Ground.of(self._spec, survey, machine=os.uname().machine, nests=self._mechanism.nests, homes=homes())
+        places = ((refusal, look(refusal)) for refusal in outcome.refusals if is_of_the_box(refusal, ground))
         return merged(violation(refusal, seen, ground) for refusal, seen in places if seen is not None)
 
     def note(self) -> None:
