@@ -4,6 +4,7 @@ An open box whose commands are each started by a launch plan, all under one spec
 
 from __future__ import annotations
 
+import math
 import os
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -50,9 +51,10 @@ __all__ = ["LaunchedProcess", "LaunchedSandbox", "Mechanism", "Outward"]
 _SIGKILL, _SIGXCPU = 9, 24
 _CPU_REPORTED = 0.5
 """
-The share of its limit that a command must have used for its end to be the limit's. The
-kernel compares the limit with what it samples by ticks, and reports what it measured: on a
-busy machine a command was ended by a limit of 1 s after 0.7.
+The share of its limit, in the whole seconds that the kernel takes, which a command must have
+used for its end to be the limit's. The kernel compares the limit with what it samples by
+ticks, and reports what it measured: on a busy machine a command was ended by a limit of 1 s
+after 0.7.
 """
 _WATCHED = Control.FS_DENY_INSIDE_ALLOW
 
@@ -463,5 +465,5 @@ def _termination(outcome: Outcome, cpu: float | None) -> Termination:
     if outcome.termination is not Termination.SIGNALED or cpu is None or outcome.usage is None:
         return outcome.termination
     used = max(outcome.usage.cpu_user_s + outcome.usage.cpu_system_s, outcome.usage.tree_cpu_s or 0.0)
-    proved = outcome.signal in (_SIGKILL, _SIGXCPU) and used >= cpu * _CPU_REPORTED
+    proved = outcome.signal in (_SIGKILL, _SIGXCPU) and used >= math.ceil(cpu) * _CPU_REPORTED
     return Termination.CPU_LIMIT if proved else outcome.termination

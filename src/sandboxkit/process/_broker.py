@@ -237,7 +237,7 @@ class Broker:
             return
         finally:
             os.close(report)
-        box = _box.Box(control, pid, launcher, status, order, leaves, self.open_watcher(order, launcher, leaves))
+        box = _box.Box(control, pid, launcher, status, order, leaves, self.open_watcher(order, launcher, leaves, fds))
         self.boxes[pid] = box
         self.watch(box.status, lambda: self.hear(box))
         self.watch(box.pidfd, lambda: self.finish(box))
@@ -246,7 +246,7 @@ class Broker:
             self.watch(leaves.shortage, lambda: self.starve(box))
 
     def open_watcher(
-        self, order: dict[str, Any], launcher: int, leaves: _leaves.Leaves | None
+        self, order: dict[str, Any], launcher: int, leaves: _leaves.Leaves | None, fds: list[int]
     ) -> _watcher.Watcher | None:
         """
         What looks at the limits of a whole box that none of its control groups holds.
@@ -256,7 +256,7 @@ class Broker:
         if not limits:
             return None
         watcher: _watcher.Watcher = import_beside("_watcher").Watcher(
-            launcher, limits.get("cpu_us"), limits.get("memory_bytes")
+            launcher, limits.get("cpu_us"), limits.get("memory_bytes"), frozenset(os.fstat(fd).st_ino for fd in fds)
         )
         return watcher
 

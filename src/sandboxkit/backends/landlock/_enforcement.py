@@ -26,7 +26,8 @@ def enforcement(spec: SandboxSpec, facts: LandlockFacts) -> Enforcement:
     return Enforcement(
         {
             Control.FS_READ: _enforced(
-                f"Landlock ABI {facts.abi} grants the named paths; that another path exists, and its size, can be seen"
+                f"Landlock ABI {facts.abi} grants the named paths; of another can be seen what stat, readlink and getxattr "
+                "tell, and with inotify the names used in it"
             ),
             Control.FS_WRITE: _write(spec, facts),
             Control.FS_DENY_INSIDE_ALLOW: _deny(spec, facts),
@@ -46,7 +47,8 @@ def enforcement(spec: SandboxSpec, facts: LandlockFacts) -> Enforcement:
                 "RLIMIT_CPU counts each process by itself; all together are looked at meanwhile"
             ),
             Control.LIMITS_MEMORY: _partial(
-                "RLIMIT_DATA counts each process by itself, and not shared memory; all together are looked at meanwhile"
+                "RLIMIT_DATA counts each process by itself, and not shared memory; all together are looked at meanwhile, "
+                "without what the kernel holds for pipes and sockets"
             ),
             Control.LIMITS_PROCESSES: _processes(spec, facts),
             Control.LIMITS_FILE_SIZE: _enforced("RLIMIT_FSIZE of every process"),
