@@ -91,7 +91,10 @@ BEHAVIOURS = {
     ),
     "network": ("servers_of_the_host_are_not_reached",),
 }
-"""Of the conformance suite what depends most on the kernel: all of it takes hours in an emulated machine."""
+"""
+Of the conformance suite what depends most on the kernel: all of it takes from a quarter of an
+hour to hours for each user.
+"""
 KEPT_ELSEWHERE = tuple(
     f"tests/conformance/{file}::test_{name}"
     for area, names in BEHAVIOURS.items()
@@ -444,7 +447,7 @@ def vm(session: nox.Session, kernel: str) -> None:
     """
     On another kernel, with systemd and version 2 of control groups, in an emulated machine.
     Arguments take the place of the tests. Not part of `nox` alone: it needs root and, where
-    nothing else runs, half an hour.
+    nothing else runs, from five minutes to half an hour.
 
     `nox -s "vm(6.1)"` is one of the two. The machine is made once, in .nox/machine; remove
     that to have it made anew.

@@ -27,16 +27,16 @@ AT_ONCE = 100
 CORPUS = corpus_texts()
 SHFMT_ERRS = re.compile(
     r"(?s)#[^\n]*\\\n|\\\\\\\n|<<.*(?:\blet\b|\[\[|\\\n)|(?:\blet\b|\[\[|\\\n).*<<|<<-?[ \t]*(\w+).*[)}`$]\S?\s?\1(?:\n|$)"
-    r"|\]=\S*\[|\}\w*=\S*\[|:\w*=\[\[|time(?:\s|\\\n|-p)+--\s"
+    r"|\]=\S*\[|\}\w*=\S*\[|[:-]\w*=\S*\[|time(?:\s|\\\n|-p)+--\s"
 )
 """
 What shfmt reads differently from bash, which itself is asked below: a comment that ends in
 a backslash goes on for shfmt, a line that goes on right behind an escaped backslash does not
 (of which bash makes one word), of a here-document with `let`, `[[` or a joined line in
 the same text it loses where it begins, or that its end was quoted, and one ends for it at a
-line in which its word stands right behind an expansion. A word of a command that holds
-`]=`, or begins with `}` or `:` and holds `=`, and behind it a bracket it takes apart. The `--`
-that ends the options of `time` it takes for a program.
+line in which its word stands right behind an expansion. A word of a command that has `}`, `:`,
+`-` or a bracket before its `=` it takes for an assignment where a bracket follows. The `--` that
+ends the options of `time` it takes for a program.
 """
 REFUSED_INSIDE = re.compile(r"(?s)[$<>]\(.*\[\[|=\(.*[<>]\(.*=\(.*\\['\"]")
 """

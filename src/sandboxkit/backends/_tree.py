@@ -202,3 +202,21 @@ def working_directory(
             f"the working directory {asked!r} is not visible in the box; name it in filesystem.read or filesystem.write"
         )
     return asked
+
+
+def private_environment(environment: Iterable[tuple[str, str]], scratch: str, home: str) -> dict[str, str]:
+    """
+    The command's variables in a box that mounts nothing, so that `HOME` and `TMPDIR` alone
+    lead to its private places. An application that a system's service manager has started
+    often has no `HOME`: programs would ask the user database, and find the user's.
+
+    Args:
+        environment: What the command is to have.
+        scratch: The directory of the box.
+        home: The user's own home, which is not in the box.
+    """
+    given = dict(environment)
+    if given.setdefault("HOME", home) == home:
+        given["HOME"] = f"{scratch}/home"
+    given.setdefault("TMPDIR", f"{scratch}/tmp")
+    return given

@@ -19,7 +19,7 @@ from tests.conformance.conftest import gone, running
 from sandboxkit.backends import attack
 from sandboxkit.backends.landlock._scratch import scratch
 from sandboxkit.errors import BackendError, FileAccessError, ProgramNotExecutableError, ProgramNotFoundError
-from sandboxkit.model import Control, Grade, Limits, SandboxSpec, Termination
+from sandboxkit.model import Control, EnvironmentPolicy, Grade, Limits, SandboxSpec, Termination
 
 if TYPE_CHECKING:
     from sandboxkit.backends.landlock import LandlockBackend
@@ -128,6 +128,21 @@ async def test_home_and_temporary_files_are_private_and_go(backend: LandlockBack
     assert not kept.ok
     assert not private.exists()
     assert not Path("/tmp/sandboxkit-must-not-be").exists()
+
+
+async def test_an_application_without_a_home_variable_gets_a_private_home_too(
+    backend: LandlockBackend, ws: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HOME", raising=False)
+    own = "/its/own"
+    told = workspace(ws).model_copy(update={"environment": EnvironmentPolicy(set={"HOME": own})})
+    async with backend.open(workspace(ws)) as box:
+        made = await box.run(["sh", "-c", "cd; echo x >made; echo $HOME; ls; echo $TMPDIR"])
+    async with backend.open(told) as box:
+        kept = await box.run(["sh", "-c", "echo $HOME"])
+    home, listed, temporary = made.text().splitlines()
+    assert (os.path.dirname(home), listed) == (os.path.dirname(temporary), "made")
+    assert kept.text() == f"{own}\n"
 
 
 KILLED = """

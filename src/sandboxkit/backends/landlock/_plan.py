@@ -8,7 +8,7 @@ import marshal
 from typing import TYPE_CHECKING
 
 from sandboxkit.backends._cgroups import watched_limits
-from sandboxkit.backends._tree import working_directory
+from sandboxkit.backends._tree import private_environment, working_directory
 from sandboxkit.confine import (
     AF_INET,
     AF_INET6,
@@ -109,11 +109,7 @@ def _drops(survey: Survey) -> bool:
 def _environment(invocation: Invocation, facts: LandlockFacts, survey: Survey) -> tuple[tuple[str, str], ...]:
     if not facts.scratch:
         return invocation.environment
-    home, given = f"{facts.scratch}/home", dict(invocation.environment)
-    if given.get("HOME") == survey.home:
-        given["HOME"] = home
-    given.setdefault("TMPDIR", f"{facts.scratch}/tmp")
-    return tuple(given.items())
+    return tuple(private_environment(invocation.environment, facts.scratch, survey.home).items())
 
 
 def _rlimits(spec: SandboxSpec, facts: LandlockFacts) -> tuple[tuple[int, int], ...]:

@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING
 
 from sandboxkit.backends._proxied import proxied_environment
-from sandboxkit.backends._tree import Node, Tree, working_directory
+from sandboxkit.backends._tree import Node, Tree, private_environment, working_directory
 from sandboxkit.backends.seatbelt._nodes import box_nodes
 from sandboxkit.backends.seatbelt._profile import Box, profile, real
 from sandboxkit.confine import child_code
@@ -125,9 +125,7 @@ def _environment(
 ) -> tuple[tuple[str, str], ...]:
     given, proxy = dict(invocation.environment), invocation.proxy
     if facts.scratch:
-        if given.get("HOME") == survey.home:
-            given["HOME"] = f"{facts.scratch}/home"
-        given.setdefault("TMPDIR", f"{facts.scratch}/tmp")
+        given = private_environment(invocation.environment, facts.scratch, survey.home)
     if proxy is not None:
         given = proxied_environment(spec.network, given, port=proxy.port, authority=proxy.authority, token=proxy.token)
     return tuple(given.items())

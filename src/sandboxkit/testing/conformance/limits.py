@@ -274,8 +274,12 @@ async def test_processor_time_runs_out(boxes: Boxes, ws: Path) -> None:
     """
     spec = SandboxSpec.workspace_write(ws, limits=Limits(cpu=1))
     result = await boxes.run(spec, [*PYTHON, "while True: pass"], timeout=20)
-    assert (result.exit_code, result.signal) == (None, 9)
-    assert result.termination in (Termination.CPU_LIMIT, Termination.SIGNALED)
+    assert result.exit_code is None
+    assert (result.termination, result.signal) in {
+        (Termination.CPU_LIMIT, 9),
+        (Termination.SIGNALED, 9),
+        (Termination.CPU_LIMIT, None),  # where the tree reached its limit before the process did, and was ended as one
+    }
 
 
 # --- output ------------------------------------------------------------------------------------------

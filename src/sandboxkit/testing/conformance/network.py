@@ -24,7 +24,7 @@ import pytest
 
 from sandboxkit.model import EgressRule, NetworkPolicy, SandboxSpec
 from sandboxkit.secrets import SecretRegistry
-from sandboxkit.testing.conformance._acts import REFUSED, Act
+from sandboxkit.testing.conformance._acts import PYTHON, REFUSED, Act
 from sandboxkit.testing.conformance._behaviours import exported
 from sandboxkit.testing.conformance._fixtures import *  # noqa: F403 - what the behaviours ask for
 from sandboxkit.testing.conformance._fixtures import FIXTURES
@@ -246,8 +246,8 @@ async def test_a_refused_host_is_reported(boxes: Boxes, ws: Path) -> None:
     Control: a command that asks for nothing has no such report.
     """
     spec = SandboxSpec.workspace_write(ws, network=NetworkPolicy(mode="listed"))
-    ask = ["bash", "-c", 'curl -sS "http://unlisted.example/" || true']
-    result = await boxes.run(spec, ask)
+    ask = "import urllib.request as u; u.urlopen('http://unlisted.example/')"
+    result = await boxes.run(spec, [*PYTHON, ask])
     found = [(violation.kind, violation.target, violation.spec_line) for violation in result.violations]
     assert found == [("egress", "http://unlisted.example/", 'network.allow_hosts = ["unlisted.example:80"]')]
     assert (await boxes.run(spec, ["true"])).violations == ()
@@ -731,17 +731,21 @@ KEY_CALLS = {"x86_64": (248, 250), "aarch64": (217, 219)}
 @contextlib.contextmanager
 def key_of_the_user(name: str) -> Iterator[int]:
     """
-    A key in the caller's user keyring, which every process of the user searches.
+    A key in the caller's user keyring, which every process of the user searches. It is made
+    in that of this process: only who possesses a key may open it, and a service started by
+    the system does not possess what is in its user's.
 
-    Source: user-keyring(7), keyctl(2).
+    Source: user-keyring(7), process-keyring(7), keyctl(2).
     """
     libc = ctypes.CDLL(None, use_errno=True)
     add_key, keyctl = KEY_CALLS[os.uname().machine]
-    key = libc.syscall(add_key, b"user", name.encode(), b"secret", 6, -4)
+    key = libc.syscall(add_key, b"user", name.encode(), b"secret", 6, -2)
     if key < 0:
         pytest.skip(f"not applicable: no key can be made here: {os.strerror(ctypes.get_errno())}")
-    # All rights for whoever possesses it, and reading for whoever is the user: KEYCTL_SETPERM.
-    libc.syscall(keyctl, 5, key, 0x3F3F0000)
+    # All rights for whoever possesses it, and for whoever is the user: KEYCTL_SETPERM. Then
+    # KEYCTL_LINK to the user's keyring, and KEYCTL_UNLINK from that of the process.
+    for call in ((5, key, 0x3F3F0000), (8, key, -4), (9, key, -2)):
+        libc.syscall(keyctl, *call)
     try:
         yield key
     finally:
