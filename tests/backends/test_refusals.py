@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import pwd
 import tomllib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.backends.bubblewrap.test_mounts import survey
 
-from sandboxkit.backends._host import Seen, homes, look
+from sandboxkit.backends._host import Seen, look
 from sandboxkit.backends._protection import Watched
 from sandboxkit.backends._refusals import Ground, is_of_the_box, merged, violation
 from sandboxkit.confine import calls
@@ -319,11 +318,6 @@ def test_a_port_that_is_reserved_outside_too_is_left_out() -> None:
     assert look(refused("bind", call="bind", address=f"127.0.0.1:{first}")) == ()
     if first > 1:
         assert look(refused("bind", call="bind", address=f"127.0.0.1:{first - 1}")) is None
-
-
-def test_homes_are_those_of_the_user_database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert os.path.realpath(pwd.getpwuid(os.geteuid()).pw_dir) in homes()
 
 
 def test_a_move_between_file_systems_is_refused_outside_too(tmp_path: Path) -> None:
