@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -142,7 +143,7 @@ class RawBwrap(SandboxBackend):
         return _opened(self.box(self, spec))
 
     def line(self, spec: SandboxSpec, environment: Mapping[str, str], filter_fd: int) -> list[str]:
-        temp, home, hole = os.path.realpath(tempfile.gettempdir()), os.environ["HOME"], self.holes
+        temp, home, hole = os.path.realpath(tempfile.gettempdir()), str(Path.home()), self.holes
         if "bare" in hole:
             return []
         line = [

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sandboxkit.errors import CommandError, SpecError
 from sandboxkit.model import SandboxSpec, checked_timeout, real_path
+from sandboxkit.router._account import home_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,7 +88,7 @@ def _starting_place(spec: SandboxSpec, environ: Mapping[str, str]) -> str:
     """
     Where a box under *spec* starts a command by itself; its home is not on the host.
     """
-    home = environ.get("HOME") or "/"
+    home = home_of(environ) or "/"
     return next((place for place in spec.starting_places(os.getcwd(), home) if os.path.isdir(place)), home)
 
 

@@ -38,6 +38,7 @@ from sandboxkit.model import (
     RouteResult,
 )
 from sandboxkit.policy import ExecPolicy, failed, get_exec_policy, undecided
+from sandboxkit.router._account import home_of, own_account
 from sandboxkit.router._direct import ENFORCEMENT, Direct, find_program, trusted_program
 from sandboxkit.router._explanation import Explanation
 from sandboxkit.router._record import Record
@@ -429,9 +430,9 @@ class AutoSandboxRouter:
     def _task(self, request: Request) -> _Task:
         context = EvaluationContext(
             cwd=request.cwd,
-            home=_home(request.environ),
+            home=home_of(request.environ),
             workspace_roots=_workspace_roots(request),
-            user=_own_account()[0],
+            user=own_account()[0],
             platform=sys.platform,
         )
         evaluation = self._evaluation(request.command, context)
@@ -528,32 +529,6 @@ def _unsandboxed(task: _Task) -> _Unboxed:
 def _unboxed(task: _Task, argv: tuple[str, ...], mode: Literal["direct", "unsandboxed"]) -> _Unboxed:
     direct = Direct.of(argv, environment=task.environment(), cwd=task.request.cwd, limits=task.spec.limits)
     return _Unboxed(direct, task, mode)
-
-
-def _home(environ: Mapping[str, str]) -> str | None:
-    home = environ.get("HOME") or _own_account()[1]
-    return home if home and home.startswith("/") else None
-
-
-def _own_account() -> tuple[str | None, str | None]:
-    """
-    The name and the home of this user; nothing on Windows, which has no such database.
-    """
-    return (None, None) if sys.platform == "win32" else _account(os.getuid())
-
-
-@functools.lru_cache(maxsize=16)
-def _account(uid: int) -> tuple[str | None, str | None]:
-    """
-    The name and the home of user *uid*. Kept: a directory service may take long.
-    """
-    import pwd
-
-    try:
-        entry = pwd.getpwuid(uid)
-    except KeyError:
-        return None, None
-    return entry.pw_name, entry.pw_dir
 
 
 _KEY = "router"

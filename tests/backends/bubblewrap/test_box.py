@@ -9,13 +9,12 @@ import signal
 import subprocess
 import tempfile
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import anyio
 import pytest
 
-import sandboxkit
-from sandboxkit import process
+from sandboxkit import AutoSandboxRouter, MemoryAudit, process
 from sandboxkit.backends._cgroups import cgroups
 from sandboxkit.backends._survey import Identity
 from sandboxkit.backends.bubblewrap import BubblewrapBackend
@@ -41,9 +40,6 @@ from sandboxkit.model import (
     SandboxSpec,
     Termination,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requires("bubblewrap")]
 
@@ -328,7 +324,7 @@ async def test_a_command_starts_where_its_spec_says_unless_it_is_told(
             return (await box.run(["/bin/pwd"], cwd=cwd)).check().text().strip()
 
     monkeypatch.chdir("/usr")
-    assert await starts(SandboxSpec.isolated()) == os.path.realpath(os.environ["HOME"])
+    assert await starts(SandboxSpec.isolated()) == os.path.realpath(Path.home())
     assert await starts(SandboxSpec.workspace_write(workspace)) == str(workspace)
     assert await starts(SandboxSpec.workspace_write(workspace), str(workspace / "below")) == str(workspace / "below")
     assert await starts(SandboxSpec.isolated(), "/tmp") == "/tmp"
@@ -336,10 +332,17 @@ async def test_a_command_starts_where_its_spec_says_unless_it_is_told(
     assert await starts(SandboxSpec.workspace_write(workspace)) == str(workspace / "below")
 
 
-async def test_a_routed_command_needs_no_visible_working_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_named", [True, False])
+async def test_a_routed_command_needs_no_visible_working_directory(
+    monkeypatch: pytest.MonkeyPatch, *, is_named: bool
+) -> None:
+    home, audit = os.path.realpath(Path.home()), MemoryAudit()
     monkeypatch.chdir("/usr")
-    result = await sandboxkit.run("pwd", spec=SandboxSpec.isolated())
-    assert result.check().text().strip() == os.path.realpath(os.environ["HOME"])
+    if not is_named:
+        monkeypatch.delenv("HOME", raising=False)
+    routed = await AutoSandboxRouter(audit=audit).route("pwd", spec=SandboxSpec.isolated())
+    assert routed.result.check().text().strip() == home
+    assert audit.events()[0].to_dict()["cwd"] == home  # it was judged where it started
 
 
 async def test_a_closed_box_starts_nothing() -> None:

@@ -20,6 +20,7 @@ import threading
 import zipfile
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,7 +32,6 @@ from sandboxkit.process import interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 pytest.importorskip("h11", reason="the proxy is the extra egress")
 pytestmark = [pytest.mark.anyio, pytest.mark.requires("bubblewrap"), pytest.mark.timeout(240)]
@@ -194,7 +194,7 @@ async def test_a_tool_reaches_the_listed_mirror_and_nothing_else(tool: str, tmp_
         argv, wanted = commands(url, ws)[tool]
         names = ("SSL_CERT_FILE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT", "NODE_EXTRA_CA_CERTS")
         environment = {
-            "PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), **dict.fromkeys(names, str(authority)),
+            "PATH": os.environ["PATH"], "HOME": str(Path.home()), **dict.fromkeys(names, str(authority)),
         }  # fmt: skip
         host = url.removeprefix("https://")
         listed = NetworkPolicy(allow_hosts=(f"https://{host}",), permit_networks=("127.0.0.1/32",))
