@@ -7,6 +7,7 @@ Looked at after the run, with the rights of the application.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -18,6 +19,8 @@ if sys.platform != "win32":
     import pwd
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sandboxkit.model import Refusal
 
 __all__ = ["Seen", "homes", "look"]
@@ -79,13 +82,21 @@ def homes() -> tuple[str, ...]:
     """
     if sys.platform == "win32":
         return ()
-    own = os.geteuid()
-    found = [
-        entry.pw_dir
-        for entry in pwd.getpwall()
-        if entry.pw_uid == own or (own == 0 and entry.pw_uid >= _FIRST_PERSON and entry.pw_name != "nobody")
-    ]
+    found = (entry.pw_dir for entry in _accounts(os.geteuid()))
     return tuple(sorted({os.path.realpath(home) for home in found if home.startswith("/")} - {"/"}))
+
+
+def _accounts(user: int) -> Iterator[pwd.struct_passwd]:
+    """
+    The entries of *user*, and for root those of all persons: only then are all asked for,
+    which a directory service may take long to list.
+    """
+    with contextlib.suppress(KeyError):
+        yield pwd.getpwuid(user)
+    if user == 0:
+        for entry in pwd.getpwall():
+            if entry.pw_uid >= _FIRST_PERSON and entry.pw_name != "nobody":
+                yield entry
 
 
 def _may_bind(port: int) -> bool:
