@@ -282,6 +282,45 @@ async def test_a_port_nobody_listens_on_is_no_violation(bubblewrap: SandboxBacke
     assert (result.exit_code, result.violations) == (1, ())
 
 
+async def test_another_address_than_the_one_somebody_listens_on_is_no_violation(
+    bubblewrap: SandboxBackend, place: Path
+) -> None:
+    with socket.create_server(("127.0.0.2", 0)) as server:
+        script = "import _socket as s, sys\ns.socket(s.AF_INET, s.SOCK_STREAM).connect(('127.0.0.1', int(sys.argv[1])))"
+        argv = [*PYTHON, script, str(server.getsockname()[1])]
+        assert outside(argv).returncode == 1
+        result = await explained(bubblewrap, spec_for(bubblewrap, place / "ws"), argv)
+    assert (result.exit_code, result.violations) == (1, ())
+
+
+async def test_on_the_hosts_network_what_that_refuses_is_no_violation(backend: SandboxBackend, place: Path) -> None:
+    script = "import _socket as s\ns.socket(s.AF_INET, s.SOCK_DGRAM).sendto(b'x', ('255.255.255.255', 9))"
+    assert outside([*PYTHON, script]).returncode == 1  # without SO_BROADCAST it is EACCES anywhere
+    spec = widened(spec_for(backend, place / "ws"), ['network.mode = "host"'])
+    result = await explained(backend, spec, [*PYTHON, script])
+    assert (result.exit_code, result.violations) == (1, ())
+
+
+async def test_an_abstract_socket_of_the_host_is_named(bubblewrap: SandboxBackend, place: Path) -> None:
+    name = f"sandboxkit-explain-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"\0{name}")
+        server.listen()
+        script = "import _socket as s, sys\ns.socket(s.AF_UNIX, s.SOCK_STREAM).connect('\\0' + sys.argv[1])"
+        argv = [*PYTHON, script, name]
+        assert outside(argv).returncode == 0
+        found = only(await explained(bubblewrap, spec_for(bubblewrap, place / "ws"), argv), "connect")
+    assert (found.target, found.error, found.spec_line) == (f"@{name}", "ECONNREFUSED", None)
+
+
+async def test_a_hard_link_gets_no_line(backend: SandboxBackend, place: Path) -> None:
+    os.link(place / "out" / "file", place / "out" / "other")
+    argv = [*PYTHON, "import sys; open(sys.argv[1])", str(place / "out" / "other")]
+    found = only(await explained(backend, spec_for(backend, place / "ws"), argv), "read")
+    assert found.spec_line is None
+    assert "has other names" in found.detail
+
+
 async def test_a_socket_of_the_host_is_named_and_no_line_given(backend: SandboxBackend, place: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(place / "out" / "s"))

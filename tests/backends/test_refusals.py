@@ -16,7 +16,7 @@ from tests.backends.bubblewrap.test_mounts import survey
 
 from sandboxkit.backends._host import Seen, look
 from sandboxkit.backends._protection import Watched
-from sandboxkit.backends._refusals import Ground, merged, violation
+from sandboxkit.backends._refusals import Ground, is_of_the_box, merged, violation
 from sandboxkit.confine import calls
 from sandboxkit.model import FilesystemPolicy, NetworkPolicy, ProcessPolicy, Refusal, SandboxSpec
 
@@ -37,7 +37,7 @@ PROTECTED = ("/home/u/ws/.git/config",)
 def ground(spec: SandboxSpec = SPEC, *, nests: bool = True) -> Ground:
     host = survey(spec, denied=DENIED, protected=PROTECTED, launcher=("/usr/lib/python3",))
     host = replace(host, matched=("/data/x.env",), watched=(Watched("/home/u/ws/Jenkinsfile"),))
-    return Ground.of(spec, host, machine="x86_64", nests=nests)
+    return Ground.of(spec, host, machine="x86_64", nests=nests, homes=("/home/v",))
 
 
 def refused(act: Any, *paths: str, error: int = errno.EACCES, call: str = "openat", **fields: Any) -> Refusal:
@@ -52,8 +52,8 @@ def refused(act: Any, *paths: str, error: int = errno.EACCES, call: str = "opena
     return Refusal(act=act, call=call, error=error, paths=paths, **values)
 
 
-def place(path: str, kind: Any = "file", *, is_real: bool = True, above: bool = True) -> Seen:
-    return Seen(path, kind, is_real, above)
+def place(path: str, kind: Any = "file", *, is_real: bool = True, above: bool = True, names: int = 1) -> Seen:
+    return Seen(path, kind, is_real, above, names)
 
 
 def judged(refusal: Refusal, *kinds: Any, spec: SandboxSpec = SPEC, **fields: Any) -> Violation:
@@ -67,6 +67,10 @@ NO_LINE = {
     "below a denied path": refused("read", "/home/u/ws/secret/a"),
     "a pattern": refused("read", "/data/x.env"),
     "credentials": refused("read", "/home/u/.ssh/id_ed25519"),
+    "credentials of another home": refused("read", "/home/v/.ssh/id_ed25519"),
+    "another home": refused("read", "/home/v"),
+    "what the system obeys": refused("entry", "/etc/cron.d/x", error=errno.EROFS),
+    "what the system runs": refused("content", "/usr/local/bin/x", error=errno.EROFS),
     "credentials of nobody yet": refused("read", "/home/u/.aws/credentials"),
     "credentials of the system": refused("read", "/etc/shadow"),
     "a protected file": refused("content", "/home/u/ws/.git/config", error=errno.EROFS),
@@ -122,6 +126,29 @@ def test_the_line_for_a_path(refusal: Refusal, kind: Any, line: str) -> None:
 @pytest.mark.parametrize("kind", ["link", "other", None])
 def test_what_is_no_file_cannot_be_named(kind: Any) -> None:
     assert judged(refused("read", "/opt2/x"), kind).spec_line is None
+
+
+@pytest.mark.parametrize("act", ["read", "content"])
+def test_a_file_with_more_names_is_not_named_by_one(act: Any) -> None:
+    assert judged(refused(act, "/opt2/x"), "file", names=1).spec_line is not None
+    found = judged(refused(act, "/opt2/x"), "file", names=2)
+    assert (found.spec_line, "has other names" in found.detail) == (None, True)
+
+
+def test_what_the_spec_itself_names_in_the_system_may_be_widened() -> None:
+    spec = SandboxSpec(filesystem=FilesystemPolicy(read=("/usr/src/app",)))
+    found = judged(refused("entry", "/usr/src/app/build/x", error=errno.EROFS), spec=spec)
+    assert found.spec_line == 'filesystem.write = ["/usr/src/app/build"]'
+
+
+def test_on_the_network_of_the_host_only_a_reserved_port_is_the_boxs() -> None:
+    on, off = ground(SandboxSpec(network=NetworkPolicy(mode="host"))), ground()
+    unreachable = refused("connect", call="connect", error=errno.ENETUNREACH, address="[2001:db8::1]:80")
+    broadcast = refused("connect", call="sendto", address="255.255.255.255:9")
+    reserved = refused("bind", call="bind", address="0.0.0.0:80")
+    assert [is_of_the_box(one, on) for one in (unreachable, broadcast, reserved)] == [False, False, True]
+    assert all(is_of_the_box(one, off) for one in (unreachable, broadcast, reserved))
+    assert "no capability" in violation(reserved, (), on).detail
 
 
 def test_a_path_through_a_link_cannot_be_named() -> None:
@@ -267,6 +294,30 @@ def test_what_is_not_permitted_outside_is_left_out(tmp_path: Path) -> None:
     assert look(refused("attributes", f"{root}/f", call="fchmodat")) is not None
     assert look(refused("attributes", "/etc/passwd", call="fchmodat")) is None
     assert look(refused("read", "/etc/shadow")) is None
+
+
+def test_what_the_filter_answers_for_a_missing_file_is_the_boxs(tmp_path: Path) -> None:
+    touched = refused("attributes", f"{tmp_path.resolve()}/new", call="utimensat", error=errno.EPERM)
+    assert look(touched) is None
+    assert look(replace(touched, is_filtered=True)) is not None
+
+
+def test_hard_links_are_counted(tmp_path: Path) -> None:
+    one = tmp_path.resolve() / "one"
+    one.write_text("")
+    os.link(one, tmp_path / "other")
+    seen = look(refused("read", str(one)))
+    assert seen
+    assert seen[0].names == 2
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may bind it")
+def test_a_port_that_is_reserved_outside_too_is_left_out() -> None:
+    with open("/proc/sys/net/ipv4/ip_unprivileged_port_start") as file:
+        first = int(file.read())
+    assert look(refused("bind", call="bind", address=f"127.0.0.1:{first}")) == ()
+    if first > 1:
+        assert look(refused("bind", call="bind", address=f"127.0.0.1:{first - 1}")) is None
 
 
 def test_a_move_between_file_systems_is_refused_outside_too(tmp_path: Path) -> None:

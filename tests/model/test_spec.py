@@ -29,6 +29,27 @@ def test_every_problem_of_a_part_is_listed() -> None:
     assert isinstance(caught.value, ValueError)
 
 
+def test_a_limit_beyond_what_the_kernel_can_hold_is_named() -> None:
+    with pytest.raises(SpecError) as caught:
+        Limits(memory_bytes=1 << 64, file_size_bytes=1 << 64, max_output_bytes=1 << 64)
+    assert [problem.split(":")[0] for problem in caught.value.problems] == [
+        "memory_bytes",
+        "file_size_bytes",
+        "max_output_bytes",
+    ]
+
+
+@pytest.mark.parametrize("asked", [0, -1, float("nan"), float("inf"), True, "5"])
+def test_a_timeout_that_is_none_does_not_lift_the_limit(asked: object) -> None:
+    with pytest.raises(SpecError, match="is no positive number of seconds"):
+        SandboxSpec().timeout(asked)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_the_smaller_deadline_counts() -> None:
+    spec = SandboxSpec(limits=Limits(wall=5))
+    assert [spec.timeout(asked) for asked in (None, 3, 7, 10**400)] == [5, 3, 5, 5]
+
+
 def test_problems_of_all_parts_are_listed_with_their_whole_key() -> None:
     with pytest.raises(SpecError) as caught:
         SandboxSpec(filesystem={"read": ["x"], "base": "none"}, limits={"wall": 0}, proces={})  # type: ignore[arg-type, call-arg]  # wrong on purpose

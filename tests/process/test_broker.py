@@ -167,6 +167,12 @@ async def test_a_killed_broker_is_an_error_of_ours_and_the_next_run_gets_another
 
 
 @pytest.mark.anyio
+async def test_a_deadline_of_a_year_is_one_that_can_be_waited_for() -> None:
+    outcome = await run(direct_plan(["/bin/sleep", "0.1"], environment={}, cwd="/"), timeout=365 * 86400.0)
+    assert outcome.exit_code == 0
+
+
+@pytest.mark.anyio
 async def test_shutdown_ends_the_broker_and_the_next_run_starts_one() -> None:
     await run(direct_plan(["/bin/true"], environment={}, cwd="/"))
     pid = broker_pid()

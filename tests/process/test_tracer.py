@@ -19,7 +19,7 @@ import pytest
 from sandboxkit.confine import _verdict, calls
 from sandboxkit.process import _tracer
 from sandboxkit.process._explain import CALLS, found
-from sandboxkit.process._tracer import Memory, Refusals, Unreadable, act_of, address_of, automounts, listens
+from sandboxkit.process._tracer import Memory, Refusals, Unreadable, act_of, address_of, automounts, is_bound, listens
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,9 +110,27 @@ def test_who_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert listens("127.0.0.1", port)
-        assert listens("::1", port)
+        assert listens("0.0.0.0", port)
+        assert listens("::ffff:127.0.0.1", port)
         assert not listens("192.0.2.1", port)
+        for other in ("127.0.0.2", "::1"):
+            assert not listens(other, port), other
+            with pytest.raises(OSError, match=r"refused|unreachable|assign"):
+                socket.create_connection((other, port), timeout=5)
     assert not listens("127.0.0.1", port)
+    with socket.create_server(("", 0)) as server:
+        assert listens("127.0.0.2", server.getsockname()[1])
+
+
+def test_who_listens_on_an_abstract_name() -> None:
+    name = f"sandboxkit test {os.getpid()}\0x"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"\0{name}")
+        assert not is_bound(name)
+        server.listen()
+        assert is_bound(name)
+        assert not is_bound(name[:-1])
+    assert not is_bound(name)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ Where no control group counts the processes of a box together, somebody looks at
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -93,3 +94,45 @@ async def test_it_is_no_more_than_partial() -> None:
     for control in (Control.LIMITS_CPU, Control.LIMITS_MEMORY):
         assert result.enforcement.grade(control) is Grade.PARTIAL
         assert "all together are looked at" in dict(result.enforcement)[control].reason
+
+
+FILE = """
+import os, sys, time
+for _ in range(90):
+    os.write({file}, b"x" * (1 << 20))
+{then}
+time.sleep({seconds})
+print("all went well")
+"""
+
+
+async def test_a_file_in_memory_that_nobody_maps_counts() -> None:
+    made = "fd = os.memfd_create('x')"
+    code = f"import os\n{made}\n" + FILE.format(file="fd", then="os.fork()", seconds=30)
+    result = await run(code, memory_bytes=64 << 20)
+    assert result.termination is Termination.MEMORY_LIMIT
+    assert ((result.usage and result.usage.tree_memory_peak_bytes) or 0) >= 64 << 20
+    # Several who have it open, and who map it besides, do not make it more.
+    mapped = "import mmap; m = mmap.mmap(fd, 0); sum(m[::4096]); os.fork(); os.fork()"
+    result = await run(f"import os\n{made}\n" + FILE.format(file="fd", then=mapped, seconds=1), memory_bytes=160 << 20)
+    assert result.ok, result
+
+
+async def test_a_file_in_memory_that_was_handed_in_is_not_its_own() -> None:
+    spec = SandboxSpec.isolated(limits=Limits(wall=60, memory_bytes=64 << 20), allow_degraded=ALL)
+    given = os.memfd_create("given")
+    try:
+        code = FILE.format(file=given, then="", seconds=1)
+        async with (
+            LandlockBackend().open(spec) as box,
+            box.start([*SYSTEM_PYTHON, code], pass_fds={given}) as process,
+        ):
+            assert (await process.wait()).ok
+    finally:
+        os.close(given)
+
+
+async def test_who_ends_itself_below_the_limit_was_not_ended_by_it() -> None:
+    code = "import os, time\nwhile time.process_time() < 0.7: pass\nos.kill(os.getpid(), 9)"
+    result = await run(code, cpu=1.1)  # the kernel's own limit is 2 s
+    assert (result.termination, result.signal) == (Termination.SIGNALED, 9)

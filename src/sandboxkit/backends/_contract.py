@@ -214,6 +214,9 @@ class BoxProcess(ABC):
     def send_signal(self, number: int) -> None:
         """
         Sends signal *number* to the command.
+
+        Raises:
+            SpecError: There is no such signal, or this backend cannot pass it on into a box.
         """
 
     @abstractmethod

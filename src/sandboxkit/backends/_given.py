@@ -1,19 +1,20 @@
 """
 What a caller gives a box to run, held to what the kernel takes. Pure.
 
-Source: execve(2), environ(7).
+Source: execve(2), environ(7), signal(7).
 """
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
-from sandboxkit.errors import CommandError
+from sandboxkit.errors import CommandError, SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["checked_variables", "checked_words"]
+__all__ = ["checked_signal", "checked_variables", "checked_words"]
 
 
 def checked_words(argv: Sequence[str]) -> tuple[str, ...]:
@@ -44,3 +45,15 @@ def checked_variables(environment: Mapping[str, str]) -> Mapping[str, str]:
         if "\0" in text:
             raise CommandError(f"the environment variable {name} holds a NUL byte, which no program can be given")
     return environment
+
+
+def checked_signal(number: int) -> int:
+    """
+    *number*, if a process can be sent it.
+
+    Raises:
+        SpecError: There is no such signal.
+    """
+    if number not in signal.valid_signals():
+        raise SpecError(f"there is no signal {number}; give one of the module signal")
+    return int(number)

@@ -7,16 +7,23 @@ Looked at after the run, with the rights of the application.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+if sys.platform != "win32":
+    import pwd
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sandboxkit.model import Refusal
 
-__all__ = ["Seen", "look"]
+__all__ = ["Seen", "homes", "look"]
 
 _MAKES = frozenset({"mkdir", "mkdirat", "mknod", "mknodat", "symlink", "symlinkat", "open", "openat", "creat", "bind"})
 _PAIRS = frozenset({"rename", "renameat", "renameat2", "link", "linkat"})
@@ -24,6 +31,9 @@ _MODES = {"access": 1, "faccessat": 2, "faccessat2": 2}
 _OPENS = frozenset({"open", "openat", "creat", "inotify_add_watch"})
 _OWNERS = {"chown": 1, "lchown": 1, "fchown": 1, "fchownat": 2}
 _NOBODY = 0xFFFFFFFF
+_LAST_RESERVED_PORT = 1023
+_FIRST_PERSON = 1000
+"""Below are the system's own users. Source: login.defs(5), UID_MIN."""
 _EFFECTIVE = os.access in os.supports_effective_ids
 
 Kind = Literal["directory", "file", "link", "other"]
@@ -39,12 +49,14 @@ class Seen:
         kind: What stands there itself, or None.
         is_real: Whether no symbolic link leads to it.
         above: Whether its directory exists.
+        names: How many hard links a file has.
     """
 
     path: str
     kind: Kind | None
     is_real: bool
     above: bool
+    names: int = 1
 
 
 def look(refusal: Refusal) -> tuple[Seen, ...] | None:
@@ -53,15 +65,56 @@ def look(refusal: Refusal) -> tuple[Seen, ...] | None:
     what was refused.
     """
     may = all(_may(refusal, path, number) for number, path in enumerate(refusal.paths))
+    if refusal.act == "bind" and refusal.address:
+        may = _may_bind(int(refusal.address.rpartition(":")[2]))
     if not may or (refusal.error == errno.EXDEV and not _on_one_file_system(refusal.paths)):
         return None
     return tuple(
-        Seen(path, _kind(path), os.path.realpath(path) == path, os.path.isdir(os.path.dirname(path)))
+        Seen(path, _kind(path), os.path.realpath(path) == path, os.path.isdir(os.path.dirname(path)), _names(path))
         for path in refusal.paths
     )
 
 
+def homes() -> tuple[str, ...]:
+    """
+    The homes whose credentials the application could read: its user's own, whatever HOME
+    says, and for root everybody's.
+    """
+    if sys.platform == "win32":
+        return ()
+    found = (entry.pw_dir for entry in _accounts(os.geteuid()))
+    return tuple(sorted({os.path.realpath(home) for home in found if home.startswith("/")} - {"/"}))
+
+
+def _accounts(user: int) -> Iterator[pwd.struct_passwd]:
+    """
+    The entries of *user*, and for root those of all persons: only then are all asked for,
+    which a directory service may take long to list.
+    """
+    with contextlib.suppress(KeyError):
+        yield pwd.getpwuid(user)
+    if user == 0:
+        for entry in pwd.getpwall():
+            if entry.pw_uid >= _FIRST_PERSON and entry.pw_name != "nobody":
+                yield entry
+
+
+def _may_bind(port: int) -> bool:
+    """
+    Whether the application may bind *port*. Source: ip(7), ip_unprivileged_port_start.
+    """
+    if os.geteuid() == 0:
+        return True
+    try:
+        with open("/proc/sys/net/ipv4/ip_unprivileged_port_start") as file:
+            return port >= int(file.read())
+    except (OSError, ValueError):
+        return port > _LAST_RESERVED_PORT
+
+
 def _may(refusal: Refusal, path: str, number: int) -> bool:
+    if refusal.is_filtered and not os.path.lexists(path):
+        return True  # what is missing gets another answer where nothing filters, as ENOENT
     match refusal.act:
         case "read" if refusal.call in _MODES:
             return _access(path, refusal.arguments[_MODES[refusal.call]] & 0o7)
@@ -143,6 +196,14 @@ def _kind(path: str) -> Kind | None:
     if stat.S_ISDIR(mode):
         return "directory"
     return "file" if stat.S_ISREG(mode) else "other"
+
+
+def _names(path: str) -> int:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return 1
+    return found.st_nlink if stat.S_ISREG(found.st_mode) else 1
 
 
 def _on_one_file_system(paths: tuple[str, ...]) -> bool:

@@ -4,6 +4,7 @@ An open box whose commands are each started by a launch plan, all under one spec
 
 from __future__ import annotations
 
+import math
 import os
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -13,8 +14,8 @@ from anyio import CancelScope, to_thread
 
 from sandboxkit.backends._contract import PIPE, BoxProcess, Facts, Sandbox
 from sandboxkit.backends._copies import copies
-from sandboxkit.backends._given import checked_variables, checked_words
-from sandboxkit.backends._host import look
+from sandboxkit.backends._given import checked_signal, checked_variables, checked_words
+from sandboxkit.backends._host import homes, look
 from sandboxkit.backends._journal import Journal
 from sandboxkit.backends._outward import Outward
 from sandboxkit.backends._protection import changed_among, new_repositories, violations
@@ -51,9 +52,10 @@ __all__ = ["LaunchedProcess", "LaunchedSandbox", "Mechanism", "Outward"]
 _SIGKILL, _SIGXCPU = 9, 24
 _CPU_REPORTED = 0.5
 """
-The share of its limit that a command must have used for its end to be the limit's. The
-kernel compares the limit with what it samples by ticks, and reports what it measured: on a
-busy machine a command was ended by a limit of 1 s after 0.7.
+The share of its limit, in the whole seconds that the kernel takes, which a command must have
+used for its end to be the limit's. The kernel compares the limit with what it samples by
+ticks, and reports what it measured: on a busy machine a command was ended by a limit of 1 s
+after 0.7.
 """
 _WATCHED = Control.FS_DENY_INSIDE_ALLOW
 
@@ -373,10 +375,10 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         survey = self._mechanism.survey(self._facts)
         if survey is None or not outcome.refusals:
             return ()
-        from sandboxkit.backends._refusals import Ground, merged, violation  # few runs are explained
+        from sandboxkit.backends._refusals import Ground, is_of_the_box, merged, violation  # few runs are explained
 
-        ground = Ground.of(self._spec, survey, machine=os.uname().machine, nests=self._mechanism.nests)
-        places = ((refusal, look(refusal)) for refusal in outcome.refusals)
+        ground = Ground.of(self._spec, survey, machine=os.uname().machine, nests=self._mechanism.nests, homes=homes())
+        places = ((refusal, look(refusal)) for refusal in outcome.refusals if is_of_the_box(refusal, ground))
         return merged(violation(refusal, seen, ground) for refusal, seen in places if seen is not None)
 
     def note(self) -> None:
@@ -467,7 +469,7 @@ class LaunchedProcess(BoxProcess):
         """
         Sends signal *number* to the command.
         """
-        self._running.send_signal(number)
+        self._running.send_signal(checked_signal(number))
 
     def kill(self) -> None:
         """
@@ -484,5 +486,5 @@ def _termination(outcome: Outcome, cpu: float | None) -> Termination:
     if outcome.termination is not Termination.SIGNALED or cpu is None or outcome.usage is None:
         return outcome.termination
     used = max(outcome.usage.cpu_user_s + outcome.usage.cpu_system_s, outcome.usage.tree_cpu_s or 0.0)
-    proved = outcome.signal in (_SIGKILL, _SIGXCPU) and used >= cpu * _CPU_REPORTED
+    proved = outcome.signal in (_SIGKILL, _SIGXCPU) and used >= math.ceil(cpu) * _CPU_REPORTED
     return Termination.CPU_LIMIT if proved else outcome.termination

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sandboxkit.backends._survey import Survey
     from sandboxkit.model import Refusal, SandboxSpec
 
-__all__ = ["Ground", "merged", "violation"]
+__all__ = ["Ground", "is_of_the_box", "merged", "violation"]
 
 _KINDS = {
     "read": "read",
@@ -43,6 +43,8 @@ _KINDS = {
 _WRITES = frozenset({"content", "attributes", "create", "entry", "bind"})
 _SPECIAL = ("/proc", "/dev")
 _INTERNET = (2, 10)
+_OBEYED = ("/bin", "/boot", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/sbin", "/usr", "/var/spool/cron")
+"""Written, these change what every user of the machine runs. Source: hier(7), crontab(5)."""
 _LAST_RESERVED_PORT = 1023
 _NETWORK_LINE = 'network.mode = "host"'
 
@@ -58,6 +60,7 @@ class Ground:
         tree: What it showed.
         machine: The architecture.
         nests: Whether the backend can let user namespaces be made.
+        homes: Whose credentials the application could read.
     """
 
     spec: SandboxSpec
@@ -65,13 +68,25 @@ class Ground:
     tree: Tree
     machine: str
     nests: bool
+    homes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, spec: SandboxSpec, survey: Survey, *, machine: str, nests: bool) -> Ground:
+    def of(cls, spec: SandboxSpec, survey: Survey, *, machine: str, nests: bool, homes: tuple[str, ...] = ()) -> Ground:
         """
         The ground of a box under *spec*.
         """
-        return cls(spec, survey, box_tree(spec, survey), machine, nests)
+        return cls(spec, survey, box_tree(spec, survey), machine, nests, homes)
+
+
+def is_of_the_box(refusal: Refusal, ground: Ground) -> bool:
+    """
+    Whether the box had a part in *refusal*: a box on the host's network adds nothing to
+    what that answers, but holds no capability to bind a reserved port.
+    """
+    is_inet = refusal.act in ("connect", "bind") and not refusal.paths and not refusal.address.startswith("@")
+    if refusal.is_filtered or not is_inet or ground.spec.network.mode != "host":
+        return True
+    return refusal.act == "bind" and refusal.error == errno.EACCES and _port(refusal) <= _LAST_RESERVED_PORT
 
 
 def violation(refusal: Refusal, seen: tuple[Seen, ...], ground: Ground) -> Violation:
@@ -137,6 +152,8 @@ def _file(refusal: Refusal, seen: tuple[Seen, ...], ground: Ground) -> tuple[str
         return "sockets outside are not handed into a box", None
     needed = [path for place in seen if (path := _needed(refusal, place, ground)) is not None]
     why = _shown(seen[0].path, ground, writes=writes)
+    if any(path == place.path and place.names > 1 for place in seen for path in needed):
+        return f"{why}; the file has other names, which may be anything, so no line is given for this one", None
     if not needed or any(_is_unnameable(refusal, place, ground) for place in seen):
         return why, None
     return why, _paths_line("write" if writes else "read", needed)
@@ -152,7 +169,7 @@ def _kept(path: str, ground: Ground, *, writes: bool) -> str:
         return "a pattern of filesystem.deny matches it"
     if access_of(path, spec.filesystem.tree()) is Access.DENY:
         return "filesystem.deny names it"
-    if any(is_inside(path, found) for found in _credentials(survey)):
+    if any(is_inside(path, found) for found in _credentials(ground)):
         return "it holds credentials, which are denied unless the spec names exactly that path"
     if any(is_inside(path, found) for found in layouts().denied_services):
         return "a service behind it acts outside of the box, so it is denied unless the spec names exactly that path"
@@ -163,12 +180,14 @@ def _kept(path: str, ground: Ground, *, writes: bool) -> str:
         return "other programs execute or obey it, so it is protected"
     if any(is_inside(path, found) for found in survey.launcher):
         return "this library itself runs from it"
+    if any(is_inside(path, found) for found in _OBEYED) and access_of(path, spec.filesystem.tree()) < Access.READ:
+        return "the system runs or obeys what lies there, so no line is given"
     return ""
 
 
-def _credentials(survey: Survey) -> tuple[str, ...]:
-    home = survey.home.rstrip("/")
-    return (*layouts().denied_system, *(f"{home}/{name}" for name in layouts().denied_home))
+def _credentials(ground: Ground) -> tuple[str, ...]:
+    homes = dict.fromkeys((ground.survey.home.rstrip("/"), *ground.homes))
+    return (*layouts().denied_system, *(f"{home}/{name}" for home in homes for name in layouts().denied_home))
 
 
 def _is_protected(path: str, protect: Iterable[str]) -> bool:
@@ -207,7 +226,7 @@ def _is_unnameable(refusal: Refusal, place: Seen, ground: Ground) -> bool:
         not place.is_real
         or has_it
         or path in layouts().private
-        or is_inside(ground.survey.home, path)
+        or any(is_inside(home, path) for home in (ground.survey.home, *ground.homes))
         or any(is_inside(path, special) for special in (*_SPECIAL, *(("/sys",) if writes else ())))
         or path == "/"
     )
@@ -252,12 +271,15 @@ def _network(refusal: Refusal, ground: Ground) -> tuple[str, str | None]:
         return "sockets outside are not handed into a box", None
     if ground.spec.network.mode == "listed":
         return "it does not ask the box's proxy, the only way out (HTTPS_PROXY names it)", None
+    if refusal.act == "bind" and _port(refusal) <= _LAST_RESERVED_PORT:
+        return "the command holds no capability, which this port takes", None
     if ground.spec.network.mode != "none":
         return "the box has no right to it", None
-    port = int(refusal.address.rpartition(":")[2])
-    if refusal.act == "bind" and port <= _LAST_RESERVED_PORT:
-        return "the command holds no capability, which this port takes", None
     return "the network is off", _NETWORK_LINE
+
+
+def _port(refusal: Refusal) -> int:
+    return int(refusal.address.rpartition(":")[2])
 
 
 def _call(refusal: Refusal, ground: Ground) -> tuple[str, str, str, str | None]:

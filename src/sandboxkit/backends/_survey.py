@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from sandboxkit.backends._exists import is_there, may_hold, mode_of, names_in
 from sandboxkit.backends._git import git_identity
 from sandboxkit.backends._hard_links import other_names
+from sandboxkit.backends._host import homes
 from sandboxkit.backends._layouts import layouts
 from sandboxkit.backends._other_mounts import shown_elsewhere
 from sandboxkit.backends._patterns import denied_by_patterns
@@ -464,7 +465,19 @@ def _denied(home: str, names: AbstractSet[str] | None, who: Identity, tree: Mapp
         if is_there(path)
         and (access_of(path, tree) > Access.UNLISTED or (_is_of_system(path) and _may_read(who, path)))
     ]
-    return _existing((*elsewhere, *_below(home, layouts().denied_home, names)))
+    return _existing((*elsewhere, *_below(home, layouts().denied_home, names), *_other_credentials(home, tree)))
+
+
+def _other_credentials(home: str, tree: Mapping[str, Access]) -> Iterator[str]:
+    """
+    Credentials below what the spec names, in homes other than *home*: HOME may say another
+    than the user's own, and root reads everybody's.
+    """
+    named = [path for path, access in tree.items() if access > Access.UNLISTED]
+    for other in homes() if named else ():
+        if other != home and any(is_inside(other, path) or is_inside(path, other) for path in named):
+            found = _below(other, layouts().denied_home, names_in(other))
+            yield from (path for path in found if access_of(path, tree) > Access.UNLISTED)
 
 
 def _services(home: str) -> Iterator[str]:

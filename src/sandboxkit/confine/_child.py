@@ -46,7 +46,9 @@ CLOSE_RANGE_CLOEXEC = 4
 RULE_PATH_BENEATH = 1
 # The rights that mean something for a file; the kernel refuses the others there.
 FILE_RIGHTS = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15 | 1 << 16
-FORWARDED = (1, 2, 3, 10, 12, 15, 18, 28)  # HUP INT QUIT USR1 USR2 TERM CONT WINCH
+# All but KILL and STOP, which nobody can hold back, CHLD, which is the supervisor's own, and
+# three that are used already: two by the C library, and the next by `_alone`.
+FORWARDED = tuple(number for number in range(1, 65) if number not in (9, 17, 19, 32, 33, 34))
 RESET = (13, 25)  # PIPE and XFSZ, which the interpreter ignores
 CHILD = 17  # CHLD: a child has ended
 READ_SIZE = 1 << 24

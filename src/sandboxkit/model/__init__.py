@@ -62,6 +62,7 @@ from sandboxkit.model._spec import (
     ProcessPolicy,
     ProtectionSet,
     SandboxSpec,
+    checked_timeout,
 )
 from sandboxkit.model._spec_problems import problems
 from sandboxkit.model._toml import toml_key, toml_value
@@ -154,6 +155,7 @@ __all__ = [
     "access_of",
     "canonical_host",
     "canonical_path",
+    "checked_timeout",
     "fixed_part",
     "has_wildcard",
     "ipv6_text",

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
@@ -44,9 +45,12 @@ __all__ = [
     "ProcessPolicy",
     "ProtectionSet",
     "SandboxSpec",
+    "checked_timeout",
 ]
 
 MIB = 1024 * 1024
+_MOST_BYTES = 1 << 62
+"""More than any machine has; the kernel's own numbers end a little further on."""
 _Base = Literal["system", "tools"]
 _Mode = Literal["none", "listed", "host"]
 _BASES: tuple[_Base, ...] = ("system", "tools")
@@ -195,7 +199,7 @@ class FilesystemPolicy(_Model):
     `?` and `[…]` match within one name, and `**` any number of directories; what a
     pattern matches only after the box was opened is not covered.
     """
-    tmp_bytes: int = Field(default=1024 * MIB, ge=MIB)
+    tmp_bytes: int = Field(default=1024 * MIB, ge=MIB, le=_MOST_BYTES)
     """
     Size of the private /tmp, in bytes; /dev/shm and the empty home get as much each.
     For a root caller they also hold at most one file for every 4096 bytes; for others the
@@ -406,15 +410,15 @@ class Limits(_Model):
     """Seconds from start to end."""
     cpu: _Positive | None = None
     """Seconds of processor time."""
-    memory_bytes: Annotated[int, Field(ge=32 * MIB)] | None = 4096 * MIB
+    memory_bytes: Annotated[int, Field(ge=32 * MIB, le=_MOST_BYTES)] | None = 4096 * MIB
     """Private memory. At least 32 MiB: below that not even the launcher fits."""
     processes: Annotated[int, Field(ge=1, le=1_000_000)] | None = 512
     """Processes and threads at one time."""
-    file_size_bytes: Annotated[int, Field(ge=0)] | None = 8192 * MIB
+    file_size_bytes: Annotated[int, Field(ge=0, le=_MOST_BYTES)] | None = 8192 * MIB
     """Size of any one file written."""
     open_files: Annotated[int, Field(ge=16, le=1_000_000)] = 1024
     """Open file descriptors of one process."""
-    max_output_bytes: Annotated[int, Field(ge=0)] = 16 * MIB
+    max_output_bytes: Annotated[int, Field(ge=0, le=_MOST_BYTES)] = 16 * MIB
     """
     Bytes kept of each of stdout and stderr. More is read and dropped; past
     16 times as much the run is ended.
@@ -706,9 +710,29 @@ class SandboxSpec(_Model):
     def timeout(self, asked: float | None) -> float | None:
         """
         The smaller of *asked* and `limits.wall`, in seconds; None where neither bounds.
+
+        Raises:
+            SpecError: *asked* is no positive number of seconds.
         """
-        bounds = [bound for bound in (asked, self.limits.wall) if bound is not None]
+        bounds = [bound for bound in (checked_timeout(asked), self.limits.wall) if bound is not None]
         return min(bounds, default=None)
+
+
+def checked_timeout(timeout: object) -> float | None:
+    """
+    *timeout* in seconds; None is no deadline.
+
+    Raises:
+        SpecError: It is no positive number of seconds. One that is no number at all compares
+            as neither smaller nor larger, and would lift the other bound.
+    """
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
+        raise SpecError(
+            f"timeout: {timeout!r} is no positive number of seconds; leave it out for no deadline of its own"
+        )
+    return float(min(timeout, 1e300))  # an int may be larger than any float
 
 
 def _resolved(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:

@@ -90,6 +90,7 @@ class Box:
         is_first, self.is_killed = not self.is_killed, True
         if is_first and (self.end_signal is not None or self.is_traced):
             self.send(signal.SIGKILL if self.end_signal is None else self.end_signal)
+            self.send(signal.SIGCONT)  # somebody may have stopped the supervisor
             self.deadline = time.monotonic() + PATIENCE
         if self.deadline is not None and (self.end_signal is not None or self.is_traced):
             return
@@ -153,8 +154,8 @@ class Box:
         """
         try:
             signal.pidfd_send_signal(pidfd, number)
-        except OSError:
-            pass  # it has ended
+        except (OSError, OverflowError):
+            pass  # it has ended, or there is no such signal
 
     @property
     def is_traced(self) -> bool:

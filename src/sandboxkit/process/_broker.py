@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 MAX_FDS = 250
 PR_SET_CHILD_SUBREAPER = 36
+LONGEST_SECONDS = 3600.0
+"""For one wait: epoll_wait(2) takes no more than 24 days. Nothing is due more often for it."""
 ALL_SIGNALS = [number for number in range(1, signal.NSIG) if number not in (signal.SIGKILL, signal.SIGSTOP, 32, 33)]
 
 
@@ -159,7 +161,7 @@ class Broker:
         The seconds until the next deadline, or None where there is none.
         """
         due = [moment for box in self.boxes.values() if (moment := box.due()) is not None]
-        return max(0.0, min(due) - time.monotonic()) if due else None
+        return min(LONGEST_SECONDS, max(0.0, min(due) - time.monotonic())) if due else None
 
     def take(self) -> None:
         """
@@ -235,7 +237,7 @@ class Broker:
             return
         finally:
             os.close(report)
-        box = _box.Box(control, pid, launcher, status, order, leaves, self.open_watcher(order, launcher, leaves))
+        box = _box.Box(control, pid, launcher, status, order, leaves, self.open_watcher(order, launcher, leaves, fds))
         self.boxes[pid] = box
         self.watch(box.status, lambda: self.hear(box))
         self.watch(box.pidfd, lambda: self.finish(box))
@@ -244,7 +246,7 @@ class Broker:
             self.watch(leaves.shortage, lambda: self.starve(box))
 
     def open_watcher(
-        self, order: dict[str, Any], launcher: int, leaves: _leaves.Leaves | None
+        self, order: dict[str, Any], launcher: int, leaves: _leaves.Leaves | None, fds: list[int]
     ) -> _watcher.Watcher | None:
         """
         What looks at the limits of a whole box that none of its control groups holds.
@@ -254,7 +256,7 @@ class Broker:
         if not limits:
             return None
         watcher: _watcher.Watcher = import_beside("_watcher").Watcher(
-            launcher, limits.get("cpu_us"), limits.get("memory_bytes")
+            launcher, limits.get("cpu_us"), limits.get("memory_bytes"), frozenset(os.fstat(fd).st_ino for fd in fds)
         )
         return watcher
 

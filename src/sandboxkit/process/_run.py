@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.lowlevel
 
-from sandboxkit.errors import BrokerError, LaunchError, ProgramNotExecutableError, ProgramNotFoundError, SetupError
+from sandboxkit.errors import (
+    BrokerError,
+    LaunchError,
+    ProgramNotExecutableError,
+    ProgramNotFoundError,
+    SetupError,
+    SpecError,
+)
 from sandboxkit.model import Termination, Usage
 from sandboxkit.process._client import Control, submit
 from sandboxkit.process._door import Door, Serving, serving
@@ -32,6 +40,8 @@ _KILL_FACTOR = 16
 _KILL_FLOOR = 1 << 20
 _ENOENT, _EACCES, _ENOEXEC, _E2BIG, _ENOTDIR = 2, 13, 8, 7, 20
 _KILL_SECONDS = 10.0
+_KEPT_SIGNALS = (17, 19, 34)
+"""Those a supervisor does not pass on: CHLD, STOP, and the one that ends a box; see `confine/_child.py`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +127,16 @@ class Running:
     def send_signal(self, number: int) -> None:
         """
         Sends signal *number* to the command.
+
+        Raises:
+            SpecError: It would reach the box's first process and not the command.
         """
+        if self._plan.confinement is not None and isinstance(self._control, Control):
+            if number == signal.SIGKILL:
+                self.kill()
+                return
+            if number in _KEPT_SIGNALS:
+                raise SpecError(f"signal {number} cannot be passed on into a box; give another, or kill()")
         self._control.order(f"signal {int(number)}")
 
     async def wait(self) -> None:

@@ -44,8 +44,6 @@ AT_FDCWD = -100
 LONGEST = 4096
 MOST_LINKS = 40
 
-LOOPBACKS = ("127.", "0.0.0.0", "::ffff:127.")  # noqa: S104 - one may connect to it, and means oneself
-
 MOST = 200
 """Different refusals that are kept; the others are only counted."""
 
@@ -221,21 +219,58 @@ def address_of(raw: bytes) -> tuple[str, str, int]:
     return "", "", 0
 
 
+def local_forms(address: str) -> tuple[str, ...]:
+    """
+    How the kernel lists the local address of a socket that answers on the loopback *address*;
+    empty where that is none. An IPv6 socket on any address takes IPv4 as well by default.
+
+    Source: proc_pid_net(5), tcp; ipv6(7), IPV6_V6ONLY.
+    """
+    if address in ("::", "::1"):
+        return (*map(listed_form, (socket.inet_pton(socket.AF_INET6, "::1"), bytes(16))),)
+    plain = address.removeprefix("::ffff:")
+    if not plain.startswith(("127.", "0.0.0.0")):  # noqa: S104 - one may connect to it, and means oneself
+        return ()
+    raw = socket.inet_aton("127.0.0.1" if plain == "0.0.0.0" else plain)  # noqa: S104 - as above
+    return (*map(listed_form, (raw, bytes(4), bytes(10) + b"\xff\xff" + raw, bytes(16))),)
+
+
+def listed_form(raw: bytes) -> str:
+    """
+    An address as the tables of sockets have it: words of 4 bytes as numbers of this machine.
+    """
+    return "".join(f"{word:08X}" for word in struct.unpack(f"={len(raw) // 4}I", raw))
+
+
 def listens(address: str, port: int) -> bool:
     """
-    Whether something on the host listens on *port* of the loopback.
+    Whether something on the host listens on *port* of the loopback *address*.
     """
-    if not address.startswith(LOOPBACKS) and address not in ("::", "::1"):
-        return False
-    for table in ("tcp", "tcp6"):
+    forms = local_forms(address)
+    for table in ("tcp", "tcp6") if forms else ():
         try:
             with open(f"/proc/self/net/{table}") as file:
                 rows = [row.split() for row in file.readlines()[1:]]
         except OSError:
             continue
-        if any(row[3] == "0A" and int(row[1].rpartition(":")[2], 16) == port for row in rows):
+        if any(row[3] == "0A" and row[1] in [f"{form}:{port:04X}" for form in forms] for row in rows):
             return True
     return False
+
+
+def is_bound(name: str) -> bool:
+    """
+    Whether something on the host listens on the abstract socket *name*.
+
+    Source: proc_pid_net(5), unix: the flag is __SO_ACCEPTCON.
+    """
+    try:
+        with open("/proc/self/net/unix", encoding="utf-8", errors="surrogateescape") as file:
+            rows = [row.rstrip("\n").split(" ", 6) for row in file]
+    except OSError:
+        return False
+    shown = "@" + name.replace("\0", "@")
+    return any(len(row) == 7 and row[3] == "00010000" and row[6].lstrip(" ").partition(" ")[2] == shown for row in rows)
 
 
 class Refusals:
@@ -258,6 +293,7 @@ class Refusals:
         self.dropped = 0
         self.unread = 0
         self.space = os.stat("/proc/self/ns/pid").st_ino
+        self.network = os.stat("/proc/self/ns/net").st_ino
         self.mounted_on_demand = automounts()
 
     def take(self, pid: int, number: int, arguments: tuple[int, ...], error: int) -> None:
@@ -358,12 +394,20 @@ class Refusals:
             )
             return {"act": act, "paths": paths} if counts else None
         if family == "abstract":
-            return {"act": act, "address": f"@{address}"} if error in DENIED else None
-        is_refused = error == errno.ECONNREFUSED and act == "connect" and listens(address, port)
+            is_refused = error == errno.ECONNREFUSED and self.is_apart(memory) and is_bound(address)
+            return {"act": act, "address": f"@{address}"} if error in DENIED or is_refused else None
+        is_refused = error == errno.ECONNREFUSED and self.is_apart(memory) and listens(address, port)
         if family != "inet" or not (error in NO_NETWORK or is_refused):
             return None
         shown = f"[{address}]" if ":" in address else address
         return {"act": act, "address": f"{shown}:{port}"}
+
+    def is_apart(self, memory: Memory) -> bool:
+        """
+        Whether a process has another network than the host: there nothing of the host's
+        listens, and what answers on the host does not answer it.
+        """
+        return os.stat(f"{memory.proc}/ns/net").st_ino != self.network
 
     def signal(self, memory: Memory, target: int, error: int) -> dict[str, Any] | None:
         """

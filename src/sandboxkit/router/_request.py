@@ -4,14 +4,13 @@ What a caller asks for, checked before anybody decides.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sandboxkit.errors import CommandError, SpecError
-from sandboxkit.model import SandboxSpec, real_path
+from sandboxkit.model import SandboxSpec, checked_timeout, real_path
 from sandboxkit.router._account import home_of
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ class Request:
             stdin=None if stdin is None else bytes(stdin),
             cwd=place,
             box_cwd=None if spec is not None and cwd is None else place,
-            timeout=_timeout(timeout),
+            timeout=checked_timeout(timeout),
             environ=environ,
             explain=bool(explain),
         )
@@ -110,13 +109,3 @@ def working_directory(cwd: str | os.PathLike[str] | None) -> str:
         problem = "is no directory" if os.path.lexists(real) else "does not exist"
         raise SpecError(f"cwd: {real!r} {problem}; create it, or name another directory")
     return real
-
-
-def _timeout(timeout: object) -> float | None:
-    if timeout is None:
-        return None
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
-        raise SpecError(
-            f"timeout: {timeout!r} is no positive number of seconds; leave it out for no deadline of its own"
-        )
-    return float(timeout)

@@ -39,6 +39,30 @@ def victim() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
+LOOKS = """
+import os, sys
+hidden = sys.argv[1]
+print(os.stat(hidden + "/file").st_size, os.readlink(hidden + "/seen"))
+for refused in (lambda: open(hidden + "/file"), lambda: os.listdir(hidden)):
+    try:
+        refused()
+    except PermissionError as error:
+        print(error.errno)
+"""
+
+
+async def test_what_can_be_seen_of_another_path_is_what_is_claimed(
+    backend: LandlockBackend, ws: Path, outside: Path
+) -> None:
+    (outside / "seen").symlink_to("text of a link")
+    (outside / "file").write_bytes(b"12345")
+    async with backend.open(workspace(ws)) as box:
+        result = await box.run([*SYSTEM_PYTHON, LOOKS, str(outside)])
+    assert result.text() == "5 text of a link\n13\n13\n"
+    reason = dict(result.enforcement)[Control.FS_READ].reason
+    assert "what stat, readlink and getxattr tell" in reason
+
+
 FILES = Act("""
 outside, ws = arguments["outside"], arguments["ws"]
 file = outside + "/file"

@@ -129,7 +129,9 @@ def _cpu(spec: SandboxSpec, facts: BubblewrapFacts) -> ControlState:
 
 def _memory(spec: SandboxSpec, facts: BubblewrapFacts) -> ControlState:
     tree = facts.cgroups.of(Control.LIMITS_MEMORY)
-    alone = "RLIMIT_DATA counts each process by itself, and not shared memory"
+    alone = (
+        "RLIMIT_DATA counts each process by itself, not shared memory, nor what the kernel holds for pipes and sockets"
+    )
     if spec.limits.memory_bytes is None or not tree:
         return _partial(alone + _no_group(spec.limits.memory_bytes, facts))
     if not tree.counts_swap:

@@ -17,7 +17,7 @@ import anyio
 import anyio.abc
 
 from sandboxkit.backends._contract import PIPE, BoxProcess, Sandbox
-from sandboxkit.backends._given import checked_variables, checked_words
+from sandboxkit.backends._given import checked_signal, checked_variables, checked_words
 from sandboxkit.backends._journal import Journal
 from sandboxkit.backends._protection import violations
 from sandboxkit.backends.docker import _agent as wire
@@ -691,7 +691,7 @@ class DockerProcess(BoxProcess):
         """
         Sends signal *number* to the command.
         """
-        self._tasks.start_soon(self._up.session.signal, self._remote, number)
+        self._tasks.start_soon(self._up.session.signal, self._remote, checked_signal(number))
 
     def kill(self) -> None:
         """

@@ -44,7 +44,8 @@ def enforcement(spec: SandboxSpec, facts: LandlockFacts) -> Enforcement:
                 "RLIMIT_CPU counts each process by itself; all together are looked at meanwhile"
             ),
             Control.LIMITS_MEMORY: _partial(
-                "RLIMIT_DATA counts each process by itself, and not shared memory; all together are looked at meanwhile"
+                "RLIMIT_DATA counts each process by itself, and not shared memory; all together are looked at meanwhile, "
+                "without what the kernel holds for pipes and sockets"
             ),
             Control.LIMITS_PROCESSES: _processes(spec, facts),
             Control.LIMITS_FILE_SIZE: _enforced("RLIMIT_FSIZE of every process"),
@@ -70,7 +71,9 @@ def _keeps_root(facts: LandlockFacts) -> bool:
 
 
 def _read(spec: SandboxSpec, facts: LandlockFacts) -> ControlState:
-    granted = f"Landlock ABI {facts.abi} grants the named paths; that another path exists, and its size, can be seen"
+    granted = (
+        f"Landlock ABI {facts.abi} grants the named paths; of another can be seen what stat, readlink and getxattr tell"
+    )
     if Control.FS_READ in spec.allow_degraded:
         return _partial(
             f"{granted}; so can, as the spec allows, the names of what is used in a directory, by watching it"
