@@ -4,7 +4,6 @@ An open box whose commands are each started by a launch plan, all under one spec
 
 from __future__ import annotations
 
-import math
 import os
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -12,22 +11,21 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from anyio import CancelScope, to_thread
 
+from sandboxkit.backends._aftermath import Aftermath
 from sandboxkit.backends._contract import PIPE, BoxProcess, Facts, Sandbox
 from sandboxkit.backends._copies import copies
+from sandboxkit.backends._cpu_limit import is_of_cpu_limit
 from sandboxkit.backends._given import checked_signal, checked_variables, checked_words
 from sandboxkit.backends._host import homes, look
-from sandboxkit.backends._journal import Journal
 from sandboxkit.backends._outward import Outward
-from sandboxkit.backends._protection import changed_among, new_repositories, violations
+from sandboxkit.backends._protection import changed_among
 from sandboxkit.backends._remembered import forget
-from sandboxkit.backends._replaced import REPLACED, replaced, replacements
+from sandboxkit.backends._replaced import replaced
 from sandboxkit.errors import BackendError, SetupError, SpecError
 from sandboxkit.model import (
     Control,
-    ControlState,
     Enforcement,
     ExecResult,
-    Grade,
     Invocation,
     LoopbackProxy,
     Termination,
@@ -48,16 +46,6 @@ if TYPE_CHECKING:
     from sandboxkit.process import Outcome, Running, Serve, Streams
 
 __all__ = ["LaunchedProcess", "LaunchedSandbox", "Mechanism", "Outward"]
-
-_SIGKILL, _SIGXCPU = 9, 24
-_CPU_REPORTED = 0.5
-"""
-The share of its limit, in the whole seconds that the kernel takes, which a command must have
-used for its end to be the limit's. The kernel compares the limit with what it samples by
-ticks, and reports what it measured: on a busy machine a command was ended by a limit of 1 s
-after 0.7.
-"""
-_WATCHED = Control.FS_DENY_INSIDE_ALLOW
 
 
 F = TypeVar("F", bound=Facts)
@@ -132,10 +120,8 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         self._enforcement = mechanism.enforcement(spec, facts)
         self._is_fresh = True
         self._is_closed = False
-        self._violations: tuple[Violation, ...] | None = None
-        self._missed: tuple[str, ...] = ()
         self._explains = False
-        self._journal: Journal | None = None
+        self._aftermath: Aftermath | None = None
 
     @property
     def spec(self) -> SandboxSpec:
@@ -219,8 +205,8 @@ class LaunchedSandbox(Sandbox, Generic[F]):
             raise BackendError("this box is closed; open another for more commands")
         if self._is_fresh:
             self._is_fresh = False
-            if not any(changed_among(self._mechanism.watched(self._facts))) and not any(replaced(self._anchors())):
-                return self  # else the caller has made or replaced one since the box was opened
+            if not self._has_changed():
+                return self
         facts = self._mechanism.look(self._facts, self._spec)
         return LaunchedSandbox(self._mechanism, self._spec, facts, outward=self._outward)
 
@@ -386,50 +372,34 @@ class LaunchedSandbox(Sandbox, Generic[F]):
         Writes down what will be looked at after the command, for the case that this
         application is killed before.
         """
-        survey = self._mechanism.survey(self._facts)
-        before = survey.repositories if survey else None
-        self._journal = Journal(self._mechanism.watched(self._facts), self._spec.filesystem, before)
-
-    def _anchors(self) -> Mapping[str, tuple[int, int]]:
-        survey = self._mechanism.survey(self._facts) if self._mechanism.mounts else None
-        return survey.anchors if survey else {}
+        self._aftermath = Aftermath(
+            self._spec.filesystem,
+            self._mechanism.survey(self._facts),
+            self._mechanism.watched(self._facts),
+            mounts=self._mechanism.mounts,
+        )
 
     def settle(self) -> tuple[Violation, ...]:
         """
         What a command that has ended made under protected names; it is moved away. Done
         once, also where nobody waited for the command's result.
         """
-        if self._violations is None:
-            survey = self._mechanism.survey(self._facts)
-            before = survey.repositories if survey else ()
-            looked = violations(self._mechanism.watched(self._facts))
-            made, self._missed = new_repositories(self._spec.filesystem, before)
-            self._violations = (*replacements(self._anchors()), *looked, *made)
-            if self._journal is not None:
-                self._journal.close()
-        return self._violations
+        return self._aftermath.settle() if self._aftermath else ()
 
-    def _not_held(self) -> Iterator[str]:
+    def _has_changed(self) -> bool:
         """
-        Why denied and protected paths were held less well than was claimed.
+        Whether the caller has made or replaced something since the host was looked at.
         """
-        if self._journal is not None and self._journal.problem:
-            yield self._journal.problem
-        count = sum(found.kind == REPLACED for found in self.settle())
-        yield from self._missed
-        if count:
-            yield f"{count} paths were replaced from outside during the run, and not held from then on"
+        survey = self._mechanism.survey(self._facts) if self._mechanism.mounts else None
+        anchors = survey.anchors if survey else {}
+        return any(changed_among(self._mechanism.watched(self._facts))) or any(replaced(anchors))
 
     def _held(self, outcome: Outcome) -> Enforcement:
         """
         What was enforced: less than was claimed where a control group was not had, or
         something was not held in place.
         """
-        held = self._enforcement
-        for why in self._not_held():
-            state = held.states[_WATCHED]
-            lowered = ControlState(min(state.grade, Grade.PARTIAL), f"{state.reason}; {why}")
-            held = Enforcement({**held.states, _WATCHED: lowered})
+        held = self._aftermath.lowered(self._enforcement) if self._aftermath else self._enforcement
         if not outcome.unheld or self._mechanism.ungrouped is None:
             return held
         without = self._mechanism.enforcement(self._spec, self._mechanism.ungrouped(self._facts, "see below"))
@@ -483,8 +453,7 @@ def _termination(outcome: Outcome, cpu: float | None) -> Termination:
     The outcome's own, except that the usage read back may prove the limit of
     processor time behind a signal.
     """
-    if outcome.termination is not Termination.SIGNALED or cpu is None or outcome.usage is None:
+    if outcome.termination is not Termination.SIGNALED or outcome.usage is None:
         return outcome.termination
     used = max(outcome.usage.cpu_user_s + outcome.usage.cpu_system_s, outcome.usage.tree_cpu_s or 0.0)
-    proved = outcome.signal in (_SIGKILL, _SIGXCPU) and used >= math.ceil(cpu) * _CPU_REPORTED
-    return Termination.CPU_LIMIT if proved else outcome.termination
+    return Termination.CPU_LIMIT if is_of_cpu_limit(outcome.signal, used, cpu) else outcome.termination

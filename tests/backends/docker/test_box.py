@@ -141,6 +141,37 @@ async def test_the_hosts_run_can_be_named(backend: DockerBackend) -> None:
     assert {*result.check().text().split()} & {*os.listdir("/run")}
 
 
+NESTED = """
+git init -q sub; echo '[core] fsmonitor = ./x' >> sub/.git/config
+touch ready; until [ -e go ]; do sleep 0.02; done; echo evil >> AGENTS.md
+"""
+
+
+async def test_what_a_run_leaves_is_looked_at_as_for_other_boxes(
+    backend: DockerBackend, spec: SandboxSpec, ws: Path
+) -> None:
+    (ws / "AGENTS.md").touch()
+    async with backend.open(spec) as box:
+        async with box.start(["sh", "-c", NESTED]) as process:
+            with anyio.fail_after(60):
+                while not (ws / "ready").exists():  # noqa: ASYNC110 - the command makes it
+                    await anyio.sleep(0.02)
+            (ws / "new").write_text("mine\n")
+            (ws / "new").replace(ws / "AGENTS.md")
+            (ws / "go").touch()
+            result = await process.wait()
+        again = await box.run(["sh", "-c", "echo evil >> AGENTS.md"])
+    found = {violation.target: violation.kind for violation in result.violations}
+    assert found == {
+        str(ws / "AGENTS.md"): "protected-path-replaced",
+        str(ws / "sub/.git"): "protected-path-created",
+    }
+    assert not (ws / "sub/.git/config").exists()
+    assert result.enforcement.grade(Control.FS_DENY_INSIDE_ALLOW) is Grade.PARTIAL
+    assert "1 paths were replaced from outside" in result.enforcement.reason(Control.FS_DENY_INSIDE_ALLOW)
+    assert (again.violations, again.ok) == ((), False), "it is held again"
+
+
 async def test_a_named_path_may_lie_in_what_is_shown_anyway(backend: DockerBackend, ws: Path) -> None:
     (ws / "inner").mkdir()
     reads = (ws, ws / "inner", "/usr/bin")

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.abc
 
+from sandboxkit.backends._aftermath import Aftermath
 from sandboxkit.backends._contract import PIPE, BoxProcess, Sandbox
+from sandboxkit.backends._cpu_limit import is_of_cpu_limit
 from sandboxkit.backends._given import checked_signal, checked_variables, checked_words
-from sandboxkit.backends._journal import Journal
-from sandboxkit.backends._protection import violations
 from sandboxkit.backends.docker import _agent as wire
 from sandboxkit.backends.docker._container import Container
 from sandboxkit.backends.docker._copy import copy_in
@@ -61,8 +61,7 @@ _OUTSIDE_GRACE = 5.0
 """Seconds after the deadline inside until the container is removed from outside."""
 _END_SECONDS = 10.0
 _NO_EXPLAIN = "a container engine tells nothing of refused calls"
-_SIGKILL, _SIGXCPU = 9, 24
-_CPU_REPORTED = 0.5
+_SIGKILL = 9
 _BY_US = (Termination.TIMED_OUT, Termination.OUTPUT_LIMIT, Termination.KILLED)
 _KEPT = (0, 1, 2)
 """RLIMIT_CPU, RLIMIT_FSIZE and RLIMIT_DATA: the application's own hold in the box too."""
@@ -303,7 +302,7 @@ class DockerSandbox(Sandbox):
         bound = self._spec.timeout(timeout)
         kept = _Kept(self._spec.limits.max_output_bytes)
         refused: tuple[Violation, ...] = ()
-        journal = Journal(self._watched(facts))
+        aftermath = self._aftermath(facts)
         try:
             with anyio.CancelScope() as scope:
                 async with self._outlet(up, invocation, ask, on_egress, stdin) as way:
@@ -315,15 +314,14 @@ class DockerSandbox(Sandbox):
             if way is not None:
                 way.check()
         finally:
-            found = violations(self._watched(facts))
-            journal.close()
+            found = aftermath.settle()
         remote = kept.remote
         if remote is None or (remote.end is None and not ended_outside):
             raise BrokerError("the command was not followed to its end")
         return _result(
             remote,
             self._facts,
-            up.enforcement,
+            aftermath.lowered(up.enforcement),
             self._spec,
             kept,
             (*found, *refused),
@@ -356,8 +354,9 @@ class DockerSandbox(Sandbox):
             with trusted(self._scratch, way_out.authority) as found.authority:
                 yield found
 
-    def _watched(self, facts: DockerFacts) -> tuple[Any, ...]:
-        return facts.survey.watched if facts.survey and not facts.is_copy else ()
+    def _aftermath(self, facts: DockerFacts) -> Aftermath:
+        survey = None if facts.is_copy else facts.survey
+        return Aftermath(self._spec.filesystem, survey, survey.watched if survey else (), mounts=True)
 
     def _invocation(self, argv: Sequence[str], cwd: str | None, environment: Mapping[str, str] | None) -> Invocation:
         passed = self._spec.environment.apply(os.environ) if environment is None else checked_variables(environment)
@@ -495,7 +494,7 @@ class DockerSandbox(Sandbox):
             raise SpecError("no descriptor can be waited for on Windows; take PIPE, or None for nothing")
         invocation = self._invocation(argv, cwd, environment)
         up, facts = await self.ready()
-        journal = Journal(self._watched(facts))
+        aftermath = self._aftermath(facts)
         try:
             async with (
                 _ungrouped() as tasks,
@@ -506,7 +505,9 @@ class DockerSandbox(Sandbox):
                 remote = await up.session.order(told, streams.put)
                 try:
                     streams.open(remote, tasks)
-                    process = DockerProcess(self, up, remote, told, streams, tasks, facts, way, explain=explain)
+                    process = DockerProcess(
+                        self, up, remote, told, streams, tasks, facts, way, aftermath, explain=explain
+                    )
                     if way is not None:
                         way.on_failure(process.kill)
                     tasks.start_soon(self._end_late, up, remote)
@@ -518,8 +519,7 @@ class DockerSandbox(Sandbox):
                         await streams.aclose()
                     tasks.cancel_scope.cancel()
         finally:
-            violations(self._watched(facts))
-            journal.close()
+            aftermath.settle()
 
 
 def _admit(name: str, door: NamedDoor, shut: str) -> None:
@@ -649,10 +649,12 @@ class DockerProcess(BoxProcess):
         tasks: anyio.abc.TaskGroup,
         facts: DockerFacts,
         way: Outlet | None,
+        aftermath: Aftermath,
         *,
         explain: bool,
     ) -> None:
         self._box, self._up, self._remote, self._told, self._way = box, up, remote, told, way
+        self._aftermath = aftermath
         self._tasks, self._facts, self._explain, self._streams = tasks, facts, explain, streams
         self.stdin = streams.stdin
         self.stdout = streams.stdout
@@ -675,11 +677,11 @@ class DockerProcess(BoxProcess):
         if remote.failure:
             raise _launch_error(self._facts.engine, *remote.failure, self._told)
         refused = await self._way.end() if self._way else ()
-        found = (*violations(self._box._watched(self._facts)), *refused)
+        found = (*self._aftermath.settle(), *refused)
         return _result(
             remote,
             self._facts,
-            self._up.enforcement,
+            self._aftermath.lowered(self._up.enforcement),
             self._box.spec,
             _Kept(0),
             found,
@@ -776,6 +778,4 @@ def _termination(end: Mapping[str, Any], cpu: float | None) -> Termination:
     if code is not None:
         return Termination.EXITED
     used = max(end["user_s"] + end["system_s"], end["cpu_s"] or 0.0)
-    if cpu is not None and number in (_SIGKILL, _SIGXCPU) and used >= cpu * _CPU_REPORTED:
-        return Termination.CPU_LIMIT
-    return Termination.SIGNALED
+    return Termination.CPU_LIMIT if is_of_cpu_limit(number, used, cpu) else Termination.SIGNALED

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
+from sandboxkit.backends._aftermath import Aftermath
 from sandboxkit.backends._contract import Sandbox
 from sandboxkit.backends._given import checked_variables, checked_words
-from sandboxkit.backends._journal import Journal
-from sandboxkit.backends._protection import violations
 from sandboxkit.backends.docker._container import Container
 from sandboxkit.backends.docker._enforcement import enforcement
 from sandboxkit.backends.docker._labels import own_labels
@@ -193,17 +192,16 @@ class PlainSandbox(Sandbox):
         facts = self._facts.surveyed(self._spec)
         bound = self._spec.timeout(timeout)
         watched = facts.survey.watched if facts.survey else ()
-        journal = Journal(watched)
+        aftermath = Aftermath(self._spec.filesystem, facts.survey, watched, mounts=True)
         try:
             config = self._config(Invocation(words, variables, cwd), facts, bound)
             ended = await self._followed(config, stdin or b"", bound)
         finally:
-            found = violations(watched)
-            journal.close()
+            found = aftermath.settle()
         return ExecResult(
             **ended,
             backend=self._engine.name,
-            enforcement=self._enforcement,
+            enforcement=aftermath.lowered(self._enforcement),
             violations=found,
             explain_gap="a container engine tells nothing of refused calls" if explain else "",
         )
