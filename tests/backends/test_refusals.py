@@ -37,7 +37,7 @@ PROTECTED = ("/home/u/ws/.git/config",)
 def ground(spec: SandboxSpec = SPEC, *, nests: bool = True) -> Ground:
     host = survey(spec, denied=DENIED, protected=PROTECTED, launcher=("/usr/lib/python3",))
     host = replace(host, matched=("/data/x.env",), watched=(Watched("/home/u/ws/Jenkinsfile"),))
-    return Ground.of(spec, host, machine="x86_64", nests=nests, homes=("/home/v",))
+    return Ground.of(spec, host, machine="x86_64", nests=nests, homes=("/home/v",), search=("/opt/tool/bin",))
 
 
 def refused(act: Any, *paths: str, error: int = errno.EACCES, call: str = "openat", **fields: Any) -> Refusal:
@@ -71,6 +71,8 @@ NO_LINE = {
     "another home": refused("read", "/home/v"),
     "what the system obeys": refused("entry", "/etc/cron.d/x", error=errno.EROFS),
     "what the system runs": refused("content", "/usr/local/bin/x", error=errno.EROFS),
+    "what PATH leads to": refused("content", "/opt/tool/bin/x", error=errno.EROFS),
+    "above what PATH leads to": refused("entry", "/opt/tool/x", error=errno.EROFS),
     "credentials of nobody yet": refused("read", "/home/u/.aws/credentials"),
     "credentials of the system": refused("read", "/etc/shadow"),
     "a protected file": refused("content", "/home/u/ws/.git/config", error=errno.EROFS),

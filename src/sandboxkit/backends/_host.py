@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from sandboxkit.model import Refusal
 
-__all__ = ["Seen", "homes", "look"]
+__all__ = ["Seen", "homes", "look", "searched"]
 
 _MAKES = frozenset({"mkdir", "mkdirat", "mknod", "mknodat", "symlink", "symlinkat", "open", "openat", "creat", "bind"})
 _PAIRS = frozenset({"rename", "renameat", "renameat2", "link", "linkat"})
@@ -84,6 +84,16 @@ def homes() -> tuple[str, ...]:
         return ()
     found = (entry.pw_dir for entry in _accounts(os.geteuid()))
     return tuple(sorted({os.path.realpath(home) for home in found if home.startswith("/")} - {"/"}))
+
+
+def searched() -> tuple[str, ...]:
+    """
+    The directories in which the application's user finds programs by their names: those of
+    PATH, and in each home the two that login shells add where they exist.
+    """
+    named = os.environ.get("PATH", "").split(os.pathsep)
+    own = (f"{home}/{name}" for home in homes() for name in (".local/bin", "bin"))
+    return tuple(sorted({os.path.realpath(path) for path in (*named, *own) if path.startswith("/")} - {"/"}))
 
 
 def _accounts(user: int) -> Iterator[pwd.struct_passwd]:

@@ -16,7 +16,7 @@ from sandboxkit.backends._contract import PIPE, BoxProcess, Facts, Sandbox
 from sandboxkit.backends._copies import copies
 from sandboxkit.backends._cpu_limit import is_of_cpu_limit
 from sandboxkit.backends._given import checked_signal, checked_variables, checked_words
-from sandboxkit.backends._host import homes, look
+from sandboxkit.backends._host import homes, look, searched
 from sandboxkit.backends._outward import Outward
 from sandboxkit.backends._protection import changed_among
 from sandboxkit.backends._remembered import forget
@@ -363,7 +363,14 @@ class LaunchedSandbox(Sandbox, Generic[F]):
             return ()
         from sandboxkit.backends._refusals import Ground, is_of_the_box, merged, violation  # few runs are explained
 
-        ground = Ground.of(self._spec, survey, machine=os.uname().machine, nests=self._mechanism.nests, homes=homes())
+        ground = Ground.of(
+            self._spec,
+            survey,
+            machine=os.uname().machine,
+            nests=self._mechanism.nests,
+            homes=homes(),
+            search=searched(),
+        )
         places = ((refusal, look(refusal)) for refusal in outcome.refusals if is_of_the_box(refusal, ground))
         return merged(violation(refusal, seen, ground) for refusal, seen in places if seen is not None)
 

@@ -21,7 +21,7 @@ from sandboxkit.confine import ARCHITECTURES, filter_allows, seccomp_filter
 from sandboxkit.model import Access, Violation, access_of, is_inside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from sandboxkit.backends._host import Seen
     from sandboxkit.backends._survey import Survey
@@ -61,6 +61,7 @@ class Ground:
         machine: The architecture.
         nests: Whether the backend can let user namespaces be made.
         homes: Whose credentials the application could read.
+        search: Where the application's user finds programs.
     """
 
     spec: SandboxSpec
@@ -69,13 +70,23 @@ class Ground:
     machine: str
     nests: bool
     homes: tuple[str, ...] = ()
+    search: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, spec: SandboxSpec, survey: Survey, *, machine: str, nests: bool, homes: tuple[str, ...] = ()) -> Ground:
+    def of(
+        cls,
+        spec: SandboxSpec,
+        survey: Survey,
+        *,
+        machine: str,
+        nests: bool,
+        homes: tuple[str, ...] = (),
+        search: tuple[str, ...] = (),
+    ) -> Ground:
         """
         The ground of a box under *spec*.
         """
-        return cls(spec, survey, box_tree(spec, survey), machine, nests, homes)
+        return cls(spec, survey, box_tree(spec, survey), machine, nests, homes, search)
 
 
 def is_of_the_box(refusal: Refusal, ground: Ground) -> bool:
@@ -182,7 +193,17 @@ def _kept(path: str, ground: Ground, *, writes: bool) -> str:
         return "this library itself runs from it"
     if any(is_inside(path, found) for found in _OBEYED) and access_of(path, spec.filesystem.tree()) < Access.READ:
         return "the system runs or obeys what lies there, so no line is given"
+    if any(is_inside(path, found) for found in _searched(ground)):
+        return "the user runs programs from there by their names, so no line is given"
     return ""
+
+
+def _searched(ground: Ground) -> Iterator[str]:
+    """
+    Where the user finds programs, apart from what the spec names.
+    """
+    tree = ground.spec.filesystem.tree()
+    return (found for found in ground.search if access_of(found, tree) < Access.READ)
 
 
 def _credentials(ground: Ground) -> tuple[str, ...]:
@@ -228,6 +249,7 @@ def _is_unnameable(refusal: Refusal, place: Seen, ground: Ground) -> bool:
         or path in layouts().private
         or any(is_inside(home, path) for home in (ground.survey.home, *ground.homes))
         or any(is_inside(path, special) for special in (*_SPECIAL, *(("/sys",) if writes else ())))
+        or (writes and any(is_inside(found, path) for found in _searched(ground)))
         or path == "/"
     )
 
