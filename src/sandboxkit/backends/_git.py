@@ -1,6 +1,7 @@
 """
-What git's configuration says: who the user is, and where it names files that git obeys. The user's own configuration file stays out of a box, since it
-may hold tokens and name programs; without a name and an address git cannot commit.
+What git's configuration says: who the user is, and where it names files that git obeys. The
+user's own configuration file stays out of a box, since it may hold tokens and name programs;
+without a name and an address git cannot commit.
 """
 
 from __future__ import annotations
