@@ -68,13 +68,15 @@ def shown_elsewhere(
         least: The access to the other place that matters.
         mountinfo: The kernel's list, for tests.
     """
+    held, roots = list(paths), [path for path, access in tree.items() if access >= least]
+    if not held or not roots:
+        return
     mounts = _mounts(mountinfo)
-    roots = [path for path, access in tree.items() if access >= least]
     own = {_of(root, mounts) for root in roots}
     shown = [mount for mount in mounts if mount in own or any(is_inside(mount.place, root) for root in roots)]
     if len(shown) < 2 and own == {_of(path, mounts) for path in tree}:
         return
-    for path in paths:
+    for path in held:
         mounted = _of(path, mounts)
         for other in shown:
             place = other.shows(mounted.inner(path)) if mounted and other.device == mounted.device else None
@@ -100,4 +102,4 @@ def _mounts(mountinfo: str) -> list[_Mounted]:
 
 
 def _plain(text: str) -> str:
-    return _ESCAPE.sub(lambda found: chr(int(found[1], 8)), text)
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 8)), text) if "\\" in text else text
