@@ -142,11 +142,16 @@ async def test_what_the_policy_denies_is_not_run(area: Path) -> None:
         await sk.learn_spec("rm -rf /", approver=Answers(), cwd=area)
 
 
-async def test_wrong_arguments_are_said(area: Path) -> None:
+async def test_wrong_arguments_are_said(area: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(sk.SpecError, match="max_runs is 0; give at least 1"):
         await sk.learn_spec("true", approver=Answers(), cwd=area, max_runs=0)
     with pytest.raises(sk.SpecError, match="does not exist; create it first"):
         await sk.learn_spec("true", approver=Answers(), cwd=area / "missing")
+    (area / "gone").mkdir()
+    monkeypatch.chdir(area / "gone")
+    (area / "gone").rmdir()
+    with pytest.raises(sk.SpecError, match="is gone; name another with cwd"):
+        await sk.learn_spec("true", approver=Answers())
 
 
 async def test_hosts_that_were_refused_are_proposed_where_the_base_lists_hosts(area: Path) -> None:

@@ -151,7 +151,10 @@ async def learn_spec(
 
 
 def _place(cwd: str | os.PathLike[str] | None) -> str:
-    place = os.path.realpath(os.getcwd() if cwd is None else cwd)
+    try:
+        place = os.path.realpath(os.getcwd() if cwd is None else cwd)
+    except FileNotFoundError as exc:
+        raise SpecError("the working directory is gone; name another with cwd") from exc
     if not os.path.isdir(place):
         raise SpecError(f"the working directory {place!r} does not exist; create it first")
     return place

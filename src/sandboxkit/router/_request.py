@@ -89,7 +89,11 @@ def _starting_place(spec: SandboxSpec, environ: Mapping[str, str]) -> str:
     Where a box under *spec* starts a command by itself; its home is not on the host.
     """
     home = home_of(environ) or "/"
-    return next((place for place in spec.starting_places(os.getcwd(), home) if os.path.isdir(place)), home)
+    try:
+        here = os.getcwd()
+    except FileNotFoundError:
+        here = "/"  # it was removed
+    return next((place for place in spec.starting_places(here, home) if os.path.isdir(place)), home)
 
 
 def working_directory(cwd: str | os.PathLike[str] | None) -> str:

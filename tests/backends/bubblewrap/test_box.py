@@ -345,6 +345,21 @@ async def test_a_routed_command_needs_no_visible_working_directory(
     assert audit.events()[0].to_dict()["cwd"] == home  # it was judged where it started
 
 
+async def test_a_box_needs_no_working_directory_that_is_still_there(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    for spec, place in (
+        (SandboxSpec.isolated(), os.path.realpath(Path.home())),
+        (SandboxSpec.workspace_write(workspace), str(workspace)),
+    ):
+        routed = await AutoSandboxRouter().route("pwd", spec=spec)
+        assert routed.result.check().text().strip() == place
+
+
 async def test_a_closed_box_starts_nothing() -> None:
     async with BubblewrapBackend().open(SandboxSpec.isolated()) as box:
         pass
