@@ -296,6 +296,12 @@ BELOW = {
         "s",
         {"commondir"},
     ),
+    "a working directory elsewhere": ("git -C sub config core.worktree ../../other", "sub/.git", {"config"}),
+    "a working directory of another": (
+        "mkdir o; echo gitdir: ../o > o/.git; git -C sub config core.worktree ../../o",
+        "sub/.git",
+        {"config"},
+    ),
     "another name of its settings": ("ln -f sub/.git/config beside", "sub/.git", {"config"}),
     "something nobody knows": ("touch sub/.git/unknown", "sub/.git", set()),
 }
@@ -373,7 +379,10 @@ async def test_what_the_configuration_names_is_held(boxes: Boxes, repository: Pa
 async def test_a_new_repository_below_the_top_that_runs_nothing_is_none(boxes: Boxes, ws: Path) -> None:
     words = (
         "git init -q sub; cd sub; git config user.name T; git config user.email t@h; git commit -q --allow-empty -m x;"
-        " cd ..; git init -q --bare other; git clone -q --no-tags --branch=$(git -C sub branch --show-current) sub copy"
+        " cd ..; git init -q --bare other; git clone -q --no-tags --branch=$(git -C sub branch --show-current) sub copy;"
+        " cd copy; git config pull.rebase true; git -c protocol.file.allow=always submodule --quiet add ../sub inner;"
+        " git commit -qm y; cd ..; git -c protocol.file.allow=always clone -q --recurse-submodules copy all;"
+        " git -C all/inner fetch -q"
     )
     result = await boxes.run(SandboxSpec.workspace_write(ws), ["sh", "-ec", words])
     assert result.ok, result.text("stderr")

@@ -28,6 +28,8 @@ _FILES = frozenset(
     "COMMIT_EDITMSG FETCH_HEAD HEAD MERGE_HEAD MERGE_MODE MERGE_MSG ORIG_HEAD config description index packed-refs".split()
 )
 _DIRECTORIES = frozenset("branches hooks info logs objects refs".split())
+_REPOSITORIES = frozenset({"modules", "worktrees"})
+"""What is in them is looked at by itself."""
 _SAMPLE = ".sample"
 """What git's templates end in, and no hook that git runs does."""
 _INFO = frozenset({"exclude", "refs", "sparse-checkout"})
@@ -39,7 +41,7 @@ _MAX_BYTES = 1 << 14
 _READ = open_flags("RDONLY", "NOFOLLOW", "NONBLOCK", "CLOEXEC")
 _FOLDER = _READ | open_flags("DIRECTORY")
 
-_SECTION = re.compile(r"""\[(?:([a-z]+)|(remote|branch) "[^"\\\x00-\x1f\x7f]+")\]""")
+_SECTION = re.compile(r"""\[(?:([a-z]+)|(remote|branch|submodule) "[^"\\\x00-\x1f\x7f]+")\]""")
 _ENTRY = re.compile(r"([a-z]+)[ \t]*=[ \t]*([^\x00-\x1f\x7f\\\";#]*)", re.IGNORECASE)
 _SWITCH = re.compile(r"true|false")
 _WORDS = re.compile(r"[^\x00-\x1f\x7f\\\";#]*")
@@ -56,15 +58,31 @@ _KEYS: Mapping[str, re.Pattern[str]] = {
     "user.name": _WORDS,
 }
 """What `git init` writes, and who the user is. No key here starts a program or names a path."""
+_URL = re.compile(r"(?!-)(?!.*::)[^\x00-\x1f\x7f\\\";#]*")
+"""One with two colons names a program that git runs."""
 _KEYS_BELOW: Mapping[str, re.Pattern[str]] = {
     "branch.merge": _WORDS,
+    "branch.rebase": _SWITCH,
     "branch.remote": _WORDS,
+    "core.autocrlf": re.compile("true|false|input"),
     "core.bare": _SWITCH,
+    "core.quotepath": _SWITCH,
+    "fetch.prune": _SWITCH,
+    "merge.conflictstyle": re.compile("merge|diff3|zdiff3"),
+    "pull.ff": re.compile("true|false|only"),
+    "pull.rebase": _SWITCH,
+    "push.autosetupremote": _SWITCH,
+    "push.default": re.compile("nothing|current|upstream|simple|matching"),
     "remote.fetch": _WORDS,
     "remote.tagopt": re.compile("--no-tags|--tags"),
-    "remote.url": re.compile(r"(?!-)(?!.*::)[^\x00-\x1f\x7f\\\";#]*"),
+    "remote.url": _URL,
+    "submodule.active": _WORDS,
+    "submodule.url": _URL,
 }
-"""What `git clone` writes besides. A URL with two colons names a program that git runs."""
+"""What `git clone` writes besides, and what users often set. No key here starts a program either."""
+_WORKTREE = re.compile(r"^[ \t]*worktree[ \t]*=[ \t]*((?:\.\./)+[^\x00-\x1f\x7f\\\";#]*?)[ \t]*$", re.MULTILINE)
+"""The line by which a submodule's repository leads to where it is worked in."""
+_POINTER = "gitdir: "
 
 
 def is_as_git_init_makes(path: str, *, is_below: bool = False) -> bool:
@@ -117,21 +135,22 @@ _PLAIN: Mapping[str, Callable[[int], bool]] = {
     ".git": lambda _folder: True,  # what it points to is looked at by itself
     ".gitmodules": lambda _folder: True,  # git takes no program from it
     "commondir": lambda folder: _text(folder, "commondir") == _UP,  # likewise
-    "config": lambda folder: _settings_are_plain(_text(folder, "config"), is_below=True),
+    "config": lambda folder: _are_plain(folder, is_below=True),
     "hooks": lambda folder: all(name.endswith(_SAMPLE) for name in _files(folder, "hooks", {"hooks": 0})),
 }
 
 
 def _is_plain(folder: int, *, is_below: bool) -> bool:
     kinds = {name: os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode for name in os.listdir(folder)}
+    directories = _DIRECTORIES | _REPOSITORIES if is_below else _DIRECTORIES
     known = all(
-        (stat.S_ISREG(mode) and name in _FILES) or (stat.S_ISDIR(mode) and name in _DIRECTORIES)
+        (stat.S_ISREG(mode) and name in _FILES) or (stat.S_ISDIR(mode) and name in directories)
         for name, mode in kinds.items()
     )
     return (
         known
         and "HEAD" in kinds
-        and _settings_are_plain(_text(folder, "config"), is_below=is_below)
+        and _are_plain(folder, is_below=is_below)
         and all(name.endswith(_SAMPLE) for name in _files(folder, "hooks", kinds))
         and all(name in _INFO for name in _files(folder, "info", kinds))
         and not any(_exists(folder, f"objects/{name}") for name in _NOT_IN_OBJECTS)
@@ -169,6 +188,37 @@ def _exists(folder: int, name: str) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def _are_plain(folder: int, *, is_below: bool) -> bool:
+    """
+    Whether the settings of the repository *folder* are. Below the top one of them may lead
+    to where a submodule is worked in, if that leads back here: so it is nobody else's.
+    """
+    text = _text(folder, "config")
+    worktrees = _WORKTREE.findall(text) if is_below else []
+    if len(worktrees) == 1 and _leads_back(folder, worktrees[0]):
+        text = _WORKTREE.sub("", text)
+    return _settings_are_plain(text, is_below=is_below)
+
+
+def _leads_back(folder: int, worktree: str) -> bool:
+    """
+    Whether the file `.git` in *worktree*, which counts from *folder*, names *folder*.
+    """
+    try:
+        place = os.open(worktree, _FOLDER, dir_fd=folder)
+    except OSError:
+        return False
+    try:
+        pointer = _text(place, ".git").rstrip("\n")
+        there = os.stat(pointer.removeprefix(_POINTER), dir_fd=place)
+        here = os.stat(folder)
+        return pointer.startswith(_POINTER) and (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
+    except OSError:
+        return False
+    finally:
+        os.close(place)
 
 
 def _settings_are_plain(text: str, *, is_below: bool) -> bool:
