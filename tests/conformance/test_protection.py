@@ -381,7 +381,7 @@ async def test_a_new_repository_below_the_top_that_runs_nothing_is_none(boxes: B
         "git init -q sub; cd sub; git config user.name T; git config user.email t@h; git commit -q --allow-empty -m x;"
         " cd ..; git init -q --bare other; git clone -q --no-tags --branch=$(git -C sub branch --show-current) sub copy;"
         " cd copy; git config pull.rebase true; git -c protocol.file.allow=always submodule --quiet add ../sub inner;"
-        " git commit -qm y; cd ..; git -c protocol.file.allow=always clone -q --recurse-submodules copy all;"
+        " git -c user.name=T -c user.email=t@h commit -qm y; cd ..; git -c protocol.file.allow=always clone -q --recurse-submodules copy all;"
         " git -C all/inner fetch -q"
     )
     result = await boxes.run(SandboxSpec.workspace_write(ws), ["sh", "-ec", words])
